@@ -61,8 +61,9 @@ _SYMBOL = (
 # Symbols that are words, too: Czech "3 s přáteli", Swedish "3 min". Behind a space they are units if no word follows.
 _SYMBOL_OR_WORD = "[mghslLWVBbJ]|Pa|bit|min"
 _WORD_FOLLOWS = rf"\s*[\"'(\[{{“”„‟«»‘’‚‹›¿¡]*(?:{LETTER_OR_DIGIT}|_)"
+# A number is read once, from its first digit and to its last one: "1:1:1: ..." takes no longer than other text.
 _QUANTITY = (
-    rf"(?<!{SPACED}|[.,])[\-+−]?{NUMBER}(?:\s?(?:[%‰€$£¥]|°[CF]?)"
+    rf"(?<!{SPACED}|[.,]|\p{{Nd}}:)[\-+−]?(?>{NUMBER})(?:\s?(?:[%‰€$£¥]|°[CF]?)"
     rf"|(?:[ap]m|[ \u00a0\u202f]?(?:{_SYMBOL})|[\u00a0\u202f]?(?:{_SYMBOL_OR_WORD}))(?!{SPACED})"
     rf"|[ ](?:{_SYMBOL_OR_WORD})(?!{SPACED}|{_WORD_FOLLOWS}))"
     rf"|(?:[€$£¥]|(?<!{SPACED})(?:{_CURRENCY}))\s?{NUMBER}(?!{SPACED})"
@@ -92,7 +93,8 @@ class Hidden(NamedTuple):
         left = {}
         for placeholder, word in zip(_PLACEHOLDER.findall(self.text), self.words, strict=True):
             left.setdefault(placeholder, []).append(word)
-        return _PLACEHOLDER.sub(lambda found: (left.get(found[0]) or [found[0]]).pop(0), translation)
+        words = {placeholder: iter(several) for placeholder, several in left.items()}
+        return _PLACEHOLDER.sub(lambda found: next(words.get(found[0], iter(())), found[0]), translation)
 
 
 class Protection:

@@ -1,6 +1,7 @@
 """LibreTranslate's API before any server of TensorFlow Serving's API. Needs no TensorFlow."""
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -61,11 +62,12 @@ def connected(arguments):
 
 def main(arguments=None, api=LibreTranslate):
     """Serves until SIGTERM or Ctrl-C, and then answers the open requests. A mistake ends the program with one line."""
+    sys.setswitchinterval(0.001)  # Seconds, after which a thread that works on a long body lets another one run.
     arguments, stopping = arguments or parse_arguments(), stop_on_signals()
     try:
         models = connected(arguments)
-        app = api(lambda: models).app(arguments.cors)
-        server = HttpServer(app, arguments.host, arguments.port, drain_seconds=30)
+        served = api(lambda: models)
+        server = HttpServer(served.app(arguments.cors), arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -73,8 +75,11 @@ def main(arguments=None, api=LibreTranslate):
     others = sum(map(len, languages.directions().values())) - 1
     what = f"{languages.source} to {languages.target}" + f" and {others} other directions" * bool(others)
     print(f"{what} on http://{arguments.host}:{server.port}/translate", file=sys.stderr, flush=True)
+    gc.collect()
+    gc.freeze()  # No collection visits the objects of imported modules again.
     stopping.wait()
     server.stop()
+    served.close()
     os._exit(0)  # Without waiting for the clients' threads.
 
 

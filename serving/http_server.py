@@ -12,6 +12,8 @@ import zlib
 import h11
 import uvicorn
 from grpc import StatusCode
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serving.errors import ServingError, invalid
 
@@ -28,7 +30,7 @@ class HttpServer:
     def __init__(self, app, host, port, drain_seconds):
         listener = bind(host, port)
         self.port = listener.getsockname()[1]
-        how = {"http": "h11", "h11_max_incomplete_event_size": LONGEST_HEAD, "ws": "none", "lifespan": "off"}
+        how = {"http": _Connection, "h11_max_incomplete_event_size": LONGEST_HEAD, "ws": "none", "lifespan": "off"}
         how |= {"log_config": None, "access_log": False, "server_header": False, "limit_concurrency": MOST_CONNECTIONS}
         how |= {"timeout_keep_alive": 75, "timeout_graceful_shutdown": drain_seconds}
         how["forwarded_allow_ips"] = "*"  # a proxy says whether its clients use https: only the URL of a file tells
@@ -45,12 +47,29 @@ class HttpServer:
         self._thread.join()
 
 
+class _Connection(H11Protocol):
+    """A connection. Where there are too many, a new one takes the place of the oldest that has sent no whole request.
+
+    So a client that opens connections and says nothing takes no place of others.
+    """
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        if len(self.connections) >= MOST_CONNECTIONS:
+            silent = [each for each in self.connections if each.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
+            min(silent, key=lambda each: each._since).transport.abort()  # The new one is silent, too.
+
+
 class _OneLine(logging.Filter):
-    """Shortens the traceback of a client that breaks HTTP, or that leaves during its answer, to one line."""
+    """Shortens the traceback of a client that breaks HTTP, or that has no answer when the server stops, to one line."""
 
     def filter(self, record):
-        if record.exc_info and isinstance(record.exc_info[1], h11.ProtocolError | ConnectionError):
-            record.msg, record.args, record.exc_info = "closed a connection on which the client broke HTTP", (), None
+        error = record.exc_info and record.exc_info[1]
+        if isinstance(error, h11.ProtocolError | ConnectionError | asyncio.CancelledError):
+            is_late = isinstance(error, asyncio.CancelledError)
+            reason = "when the server stopped" if is_late else "on which the client broke HTTP"
+            record.msg, record.args, record.exc_info = f"closed a connection {reason}", (), None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
         return True
 
@@ -101,6 +120,25 @@ async def read_body(request, limit, timeout_s):
     if 0 < limit < len(body):
         raise ServingError(StatusCode.RESOURCE_EXHAUSTED, f"The body must not be longer than {limit} bytes.", 413)
     return bytes(body)
+
+
+async def while_connected(request, future, timeout_s=None):
+    """Awaits a future for a `starlette.requests.Request` whose body has been read.
+
+    Raises ClientDisconnect if the client goes, and ServingError, DEADLINE_EXCEEDED, after `timeout_s` seconds. In these
+    cases, the future is cancelled.
+    """
+    gone = asyncio.ensure_future(request.receive())  # Only the disconnect can follow the body.
+    try:
+        await asyncio.wait((future, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            return future.result()
+        if gone.done():
+            raise ClientDisconnect
+        raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.")
+    finally:
+        future.cancel()
+        gone.cancel()
 
 
 def inflate(body, limit):

@@ -22,7 +22,8 @@ from grpc import StatusCode
 from serving.errors import ServingError, invalid
 from serving.messages import CHUNK, DEFAULT_SIGNATURE, NUMBERS, STRING
 
-SHORT = 2**20  # Bytes that the server itself parses, in a twentieth of a second. A process takes longer to start.
+SHORT = 2**20  # Bytes that the server itself parses, in some hundredths of a second. A process takes longer to start.
+MOST_VALUES = 50_000  # of a short document
 MOST_HOLDERS = 2**22  # Lists, objects and members of a document. More would take gigabytes.
 DEEPEST = 31  # Dimensions of a row: with that of the batch, as many as a tensor of TensorFlow's Python API has.
 # What Python's parser reads in another way: numbers beyond 64 bits, halves of surrogate pairs, Inf, -NaN.
@@ -63,6 +64,11 @@ def parse(body):
     if not isinstance(document.get("signature_name", ""), str):
         raise invalid("'signature_name' key must be a string value.")
     return document
+
+
+def is_short(body):
+    """Returns whether the server itself parses a body. Text may have many commas, but seldom so many."""
+    return len(body) <= SHORT and sum(map(body.count, (b",", b"[", b"{", b":"))) <= MOST_VALUES
 
 
 def _first_of_each(pairs):

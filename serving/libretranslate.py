@@ -4,26 +4,30 @@ import asyncio
 import contextlib
 import json
 import re
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import parse_qs
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from serving.codes import plain
 from serving.errors import ServingError, invalid
-from serving.http_server import read_body
+from serving.http_server import while_connected
 from serving.languages import detect, find_language, name_of
+from serving.parameters import query_of, read_parameters
 
-MOST_BYTES = 2**20  # Of a body. The event loop parses a body of this size in a twentieth of a second.
-MOST_FIELDS = 100  # Of a form.
 LONGEST_GLOSSARY = 20_000  # Characters. A thread compiles them for each request, in half a second at most.
+TOO_LONG = f"Invalid request: glossary parameter may have {LONGEST_GLOSSARY} characters"
+SHORT_GLOSSARY = 1000  # Characters. Longer ones are compiled one after another.
+LONGEST_ANSWER = 600.0  # Seconds for a request, after which its client has no answer.
 THREADS = 32  # Requests that are translated at a time.
 TEXTS_AT_ONCE = 64  # A long list leaves room in the model's queue for other requests.
 AUTO = "auto"
+LONGEST_CODE = 100  # Characters of a language.
 MOST_DETECTED = 2000  # Characters of a text that tell its language.
 ALLOWED = {"allow_methods": ["GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
 DOCUMENTS = "`python -m keras_transformer gateway` translates HTML and files"
@@ -41,22 +45,26 @@ class LibreTranslate:
     def __init__(self, models):
         self._models = models  # The pool leaves Starlette's own threads free for other paths.
         self.formats = {"text": (_translated, ThreadPoolExecutor(THREADS, "translate"))}
+        self._compiling = ThreadPoolExecutor(1, "glossary")
 
     def app(self, origins):
-        """Makes the `fastapi.FastAPI` app of the API. Pages of the sites `origins` may call it; "*" means all sites."""
-        app = FastAPI(openapi_url=None, exception_handlers=EXCEPTION_HANDLERS)
+        """Makes the `Starlette` app of the API. Pages of the sites `origins` may call it; "*" means all sites."""
+        app = Starlette(exception_handlers=EXCEPTION_HANDLERS)
         if origins:
             app.add_middleware(CORSMiddleware, allow_origins=origins, **ALLOWED)
-        app.add_api_route("/health", lambda: {"status": "ok"})
-        app.add_api_route("/languages", self.languages)
-        app.add_api_route("/frontend/settings", self.settings)
+        app.add_route("/health", lambda request: JSONResponse({"status": "ok"}))
+        app.add_route("/languages", lambda request: JSONResponse(self.languages(query_of(request).get("model"))))
+        app.add_route("/frontend/settings", lambda request: JSONResponse(self.settings()))
         for path in (self.detect, self.translate, self.translate_file):
-            app.add_api_route(f"/{path.__name__}", path, methods=["POST"])
+            app.add_route(f"/{path.__name__}", path, methods=["POST"])
         return app
 
-    def languages(self, model: str = ""):
+    def close(self):
+        """Ends all work that is left when the server has stopped. Texts have none."""
+
+    def languages(self, model=None):
         """Lists the languages, each with its targets. The page asks for those of one `model`."""
-        found = [languages for name, (languages, _) in self._models().items() if model in ("", name)]
+        found = [languages for name, (languages, _) in self._models().items() if model in (None, "", name)]
         targets = {code: {code} for languages in found for code in languages.codes()}
         for languages in found:
             for source, several in languages.directions().items():
@@ -69,30 +77,27 @@ class LibreTranslate:
         language = {"source": _language(AUTO), "target": _language(languages.target)} if languages else None
         return {**SETTINGS, "language": language}
 
-    async def detect(self, request: Request):
+    async def detect(self, request):
         """Returns the languages of the models that a text may be in, the most likely one first."""
-        q = _text_of(await _parameters(request), "q")
+        q = _text_of(await read_parameters(request), "q")
         found = await asyncio.to_thread(detect, _beginning(q), self._codes())
         likely = [each for number, each in enumerate(found) if number == 0 or each[1] >= 0.01]
-        return [_detected(*each) for each in likely]
+        return JSONResponse([_detected(*each) for each in likely])
 
-    async def translate(self, request: Request):
+    async def translate(self, request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
-        asked = await _parameters(request)
+        asked = await read_parameters(request)
         q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
-        (found, probability), *how = await asyncio.to_thread(self.direction, asked, _beginning(q))
+        (found, probability), *how = await self.direction(asked, _beginning(q))
         if (name := str(asked.get("format") or "text")) not in self.formats:
             raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
         if count and name != "text":
             raise invalid(f"Invalid request: alternatives parameter must be <= 0 for the format {name}")
-        (work, pool), loop = self.formats[name], asyncio.get_running_loop()
-        work, pool = (_unchanged, None) if found == how[-1] else (work, pool)
-        texts, translations = q if isinstance(q, list) else [q], []
+        work, pool = (_unchanged, None) if found == how[-1] else self.formats[name]
+        texts, translations, until = q if isinstance(q, list) else [q], [], time.monotonic() + LONGEST_ANSWER
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            if await request.is_disconnected():
-                raise ClientDisconnect
             part = texts[start : start + TEXTS_AT_ONCE]
-            translations += await loop.run_in_executor(pool, work, part, count, *how)
+            translations += await finished(request, until, pool, work, part, count, *how)
         answer = {"translatedText": [best for best, *_ in translations]}
         if plain(asked["source"]) == AUTO:
             answer["detectedLanguage"] = [_detected(found, probability)] * len(texts)
@@ -100,19 +105,24 @@ class LibreTranslate:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
 
-    async def translate_file(self, request: Request):
+    async def translate_file(self, request):
         """Refuses a file: this program has no documents."""
         raise HTTPException(403, f"Files translation are disabled on this server: {DOCUMENTS}")
 
-    def direction(self, asked, text=""):
+    async def direction(self, asked, text=""):
         """Chooses what translates a text, by parameters.
 
         Returns:
             (source language, its probability), `Client`, its languages, target language. The languages are equal for a
             text that stays as it is, and then there may be no client.
         """
-        names, codes = [_text_of(asked, name) for name in ("source", "target")], self._codes()
-        glossary, models = _glossary(asked.get("glossary")), self._models().values()
+        glossary = _glossary(asked.get("glossary"))
+        pool = self._compiling if sum(map(len, glossary)) > SHORT_GLOSSARY else None
+        return await asyncio.get_running_loop().run_in_executor(pool, self._direction, asked, text, glossary)
+
+    def _direction(self, asked, text, glossary):
+        names, codes = [_text_of(asked, name)[:LONGEST_CODE] for name in ("source", "target")], self._codes()
+        models = self._models().values()
         source, target = (find_language(codes, name) for name in names)
         is_auto = plain(names[0]) == AUTO
         for name, code in zip(names, (source or is_auto, target), strict=True):
@@ -140,47 +150,35 @@ class LibreTranslate:
         return tuple(dict.fromkeys(code for languages, _ in self._models().values() for code in languages.codes()))
 
 
+async def finished(request, until, pool, work, *arguments):
+    """Calls `work(*arguments, gone)` in a thread of a pool, and awaits its result; see `while_connected`.
+
+    `until` is the `time.monotonic()` at which the client has an error. `gone` is a `threading.Event`, which is set when
+    nobody waits for the result any more.
+    """
+    gone = threading.Event()
+    future = asyncio.get_running_loop().run_in_executor(pool, work, *arguments, gone)
+    try:
+        return await while_connected(request, future, until - time.monotonic())
+    finally:
+        gone.set()
+
+
 async def refuse(request, error):
     """Answers an `HTTPException` or a `ServingError`: a body with the key "error", as LibreTranslate does."""
-    if isinstance(error, HTTPException):
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    headers = {"Connection": "close"} if error.http_status == 504 else None  # The rest of the body may still come.
-    return JSONResponse({"error": error.message}, error.http_status, headers)
+    is_http = isinstance(error, HTTPException)
+    message, status = (error.detail, error.status_code) if is_http else (error.message, error.http_status)
+    headers = error.headers if is_http else None
+    if status == 504:  # The rest of the body may still come.
+        headers = {"Connection": "close"}
+    # A parameter may have half of a surrogate pair, which UTF-8 cannot write.
+    return JSONResponse({"error": message.encode("utf-8", "replace").decode("utf-8")}, status, headers)
 
 
 GONE = Response(status_code=499)  # Ends a request whose client has gone.
-EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse, ClientDisconnect: lambda *_: GONE}
-
-
-async def _parameters(request):
-    """Reads the parameters of a request, from its URL and from a body in JSON or of a form: dict."""
-    body = await read_body(request, MOST_BYTES, timeout_s=30.0)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise invalid("Invalid JSON format")
-        return found
-    form = {**await form_of(request, kind, body), **request.query_params}
-    return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
-
-
-async def form_of(request, kind, body, most_files=0):
-    """Reads a form, of a content type and in a body: dict, name -> str or `UploadFile`. Raises HTTPException."""
-    if kind == "multipart/form-data":
-
-        async def replay():
-            return {"type": "http.request", "body": body}
-
-        return dict(await Request(request.scope, replay).form(max_files=most_files, max_fields=MOST_FIELDS))
-    try:
-        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
-    except ValueError:
-        raise invalid(f"Invalid request: a form may have {MOST_FIELDS} fields") from None
-    return {name: values[0] for name, values in fields.items()}
+BROKEN = JSONResponse({"error": "Internal error."}, 500)
+EXCEPTION_HANDLERS = {HTTPException: refuse, ServingError: refuse}
+EXCEPTION_HANDLERS |= {ClientDisconnect: lambda *_: GONE, Exception: lambda *_: BROKEN}
 
 
 def _text_of(parameters, name):
@@ -198,13 +196,15 @@ def _is_text(value):  # JSON can write half of a surrogate pair, and UTF-8 canno
 
 def _glossary(value):
     """Checks a glossary: in JSON an object, in a form its JSON. Returns a dict, source form -> target form."""
+    if isinstance(value, str) and len(value) > 6 * LONGEST_GLOSSARY:  # A character of JSON may be six: \\u00e4.
+        raise invalid(TOO_LONG)
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(value) if isinstance(value, str) and value else value or {}
     forms = [*value, *value.values()] if isinstance(value, dict) else [None]
     if not all(_is_text(form) and form.strip() for form in forms):
         raise invalid('Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}')
     if sum(map(len, forms)) > LONGEST_GLOSSARY:
-        raise invalid(f"Invalid request: glossary parameter may have {LONGEST_GLOSSARY} characters")
+        raise invalid(TOO_LONG)
     return value
 
 
@@ -215,7 +215,7 @@ def _count(value):
         raise invalid("Invalid request: alternatives parameter is not a number") from None
 
 
-def _translated(texts, count, client, languages, target):
+def _translated(texts, count, client, languages, target, gone):
     """Translates texts: for each a list of str, the translation and at most `count` others."""
     if not count:
         return [[found.text] for found in client.translate(texts, **languages)]

@@ -15,13 +15,13 @@ from urllib.parse import unquote
 from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from serving.errors import ServingError, invalid, place_of
-from serving.http_server import inflate, read_body
-from serving.json_tensors import SHORT, parse, read_large, read_request, write_tensors
+from serving.http_server import inflate, read_body, while_connected
+from serving.json_tensors import SHORT, is_short, parse, read_large, read_request, write_tensors
 from serving.predictor import ModelSpec
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
@@ -48,7 +48,7 @@ class RestApi:
         self._models = models
         self._timeout_s = timeout_s or None
         self._has_cors = has_cors
-        self._large = ThreadPoolExecutor(2, "large")
+        self._large, self._apart = ThreadPoolExecutor(2, "large"), ThreadPoolExecutor(2, "apart")
 
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))
@@ -96,27 +96,30 @@ class RestApi:
         body = await read_body(request, 0, self._timeout_s)
         if "gzip" in request.headers.get("content-encoding", ""):
             body = await self._aside(len(body), inflate, body, MOST_INFLATED_BYTES)
-        name, inputs, is_rows = await self._aside(len(body), self._read, body, model, deadline)
+        read, pool = (self._read, self._large) if is_short(body) else (self._read_apart, self._apart)
+        name, inputs, is_rows = await self._aside(len(body), read, body, model, deadline, pool=pool)
         timeout_s = self._timeout_s and max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
-        prediction = await _wait(request, asyncio.wrap_future(future), timeout_s)
+        prediction = await while_connected(request, asyncio.wrap_future(future), timeout_s)
         size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())
         return await self._aside(size, write_tensors, prediction.outputs, is_rows)
 
-    async def _aside(self, size, work, *arguments):
+    async def _aside(self, size, work, *arguments, pool=None):
         """Calls a function, in another thread if it works on many bytes."""
         if size <= LARGE_BYTES:
             return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._large, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(pool or self._large, work, *arguments)
 
     def _read(self, body, model, deadline):
         """Reads a body: (name of the signature, dict input -> array, whether the request has rows)."""
-        document = parse(body) if len(body) <= SHORT else None
+        document = parse(body)
+        with self._models.use(*model) as servable:
+            return read_request(document, servable.dtypes)
+
+    def _read_apart(self, body, model, deadline):
         with self._models.use(*model) as servable:
             signatures = servable.dtypes
-        if document is None:
-            return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
-        return read_request(document, signatures)
+        return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
 
     def _status(self, model):
         versions = []
@@ -137,10 +140,10 @@ class RestApi:
 def make_app(api, app, models, metrics_page):
     """Adds to an app the API of `api`, the page of metrics, and the page for people under /. Returns the ASGI app.
 
-    The app calls `api` before FastAPI's router, which is case-sensitive. `metrics_page` is a function () -> str.
+    The app calls `api` before Starlette's router, which is case-sensitive. `metrics_page` is a function () -> str.
     """
-    app.add_api_route("/page/models", lambda: {"models": models.names()})
-    app.add_api_route(METRICS_PATH, lambda: Response(metrics_page(), media_type="text/plain"))
+    app.add_route("/page/models", lambda request: JSONResponse({"models": models.names()}))
+    app.add_route(METRICS_PATH, lambda request: Response(metrics_page(), media_type="text/plain"))
     app.mount("/", StaticFiles(directory=PAGE, html=True))
 
     async def api_or_page(scope, receive, send):
@@ -164,21 +167,6 @@ def _read_path(request):
     if number and (len(number) > 19 or int(number) >= 2**63):  # Python refuses to convert thousands of digits.
         raise invalid(f"Failed to convert version: {version} to numeric.")
     return ModelSpec(unquote(name or ""), number and int(number), label and unquote(label)), verb
-
-
-async def _wait(request, prediction, timeout_s):
-    """Awaits a prediction. If the client goes or the time is over, cancels the prediction and raises."""
-    gone = asyncio.ensure_future(request.receive())  # Only the disconnect can follow the body.
-    try:
-        await asyncio.wait((prediction, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if prediction.done():
-            return prediction.result()
-        prediction.cancel()
-        if gone.done():
-            raise ClientDisconnect
-        raise ServingError(StatusCode.DEADLINE_EXCEEDED, "Timed out waiting for the answer.")
-    finally:
-        gone.cancel()
 
 
 def _give_back():

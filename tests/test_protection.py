@@ -1,4 +1,5 @@
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,13 @@ def test_a_long_text_has_the_numbers_again_and_the_words_in_their_order():
     assert hidden.restore(swapped) == ". ".join(f"It is {n} kg from {n} km" for n in range(13))
     one = Protection(GLOSSARY).hide("apple")
     assert one.restore("⟦1⟧ ⟦0⟧ ⟦0⟧") == "⟦1⟧ Apfel ⟦0⟧"  # a placeholder that the text does not have stays
+
+
+@pytest.mark.parametrize("unit", ["1.", "1:", "1,1:", "{a}", "$", "a@", "% "])
+def test_a_long_text_takes_no_longer_than_its_length(unit):
+    text, begun = unit * (300_000 // len(unit)), time.monotonic()
+    hidden = Protection().hide(text)
+    assert hidden.restore(hidden.text) == text and time.monotonic() - begun < 20
 
 
 def test_a_glossary_is_read_and_its_mistakes_are_named_with_their_line(tmp_path):

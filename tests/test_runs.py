@@ -68,7 +68,7 @@ def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monk
 
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
-serving = ["fastapi", "uvicorn", "grpc_health", "prometheus_client"]
+serving = ["starlette", "uvicorn", "grpc_health", "prometheus_client"]
 for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "markdown_it"):
     sys.modules[name] = None  # an import of it fails
 import keras_transformer as kt

@@ -1,6 +1,5 @@
 """LibreTranslate's API with documents: texts in HTML, and files that come up translated and go down once."""
 
-import asyncio
 import contextlib
 import secrets
 import time
@@ -10,26 +9,27 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import regex
+from grpc import StatusCode
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from keras_transformer.cli.gateway import ClientTranslator
 from keras_transformer.errors import UserError
-from keras_transformer.tools.documents.apart import translate_file_apart, translate_pages_apart
+from keras_transformer.tools.documents import apart
 from keras_transformer.tools.documents.declared import LANGUAGE
 from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
 from keras_transformer.words import LETTERS_AND_DIGITS
-from serving.errors import invalid
+from serving.errors import ServingError, invalid
 from serving.http_server import read_body
-from serving.libretranslate import LibreTranslate, form_of
+from serving.libretranslate import LONGEST_ANSWER, LibreTranslate, finished
+from serving.parameters import content_type, form_of
 
 MOST_BYTES = 8 * 2**20  # of an uploaded file
 MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
 SECONDS_KEPT = 600
-PROCESSES = 8  # documents that are translated at a time
 LONGEST_NAME = 100  # characters
+BUSY = "there are too many documents now: try again later"
 
 
 class DocumentApi(LibreTranslate):
@@ -37,47 +37,55 @@ class DocumentApi(LibreTranslate):
 
     def __init__(self, models):
         super().__init__(models)
-        self._pool = ThreadPoolExecutor(PROCESSES, "documents")
+        self._pool = ThreadPoolExecutor(apart.MOST_DOCUMENTS + 1, "documents")  # the last one finds no place
         self.formats["html"] = (_translated_pages, self._pool)
         self._kept = {}  # key -> `_Kept`, the oldest first
 
     def app(self, origins):
         app = super().app(origins)
-        app.add_api_route("/download_file/{name}", self.download_file)
+        app.add_route("/download_file/{name}", self.download_file)
         return app
+
+    def close(self):
+        apart.stop()
 
     def settings(self):
         return {**super().settings(), "filesTranslation": True, "supportedFilesFormat": endings()}
 
-    async def translate_file(self, request: Request):
+    async def translate_file(self, request):
         """Translates an uploaded file of a format of `FORMATS`, and says where its translation is."""
+        until = time.monotonic() + LONGEST_ANSWER
         body = await read_body(request, MOST_BYTES, timeout_s=60.0)
-        kind = request.headers.get("content-type", "").partition(";")[0]
-        asked = await form_of(request, kind, body, most_files=1) if kind == "multipart/form-data" else {}
+        kind, _ = content_type(request)
+        asked = await form_of(request, body, most_files=1) if kind == "multipart/form-data" else {}
         if not isinstance(file := asked.get("file"), UploadFile):
             raise invalid("Invalid request: missing file parameter")
         name, data = file.filename, await file.read()
         await file.close()
-        _, *how = await asyncio.to_thread(self.direction, asked)
+        del body  # The document may wait.
+        _, *how = await self.direction(asked)
         path = Path(name)
         if not data:
             raise invalid("Invalid request: empty file")
         if path.suffix.lower() not in endings():
             raise invalid(f"Invalid request: file format not supported, only {' '.join(endings())}")
-        loop = asyncio.get_running_loop()
         if how[0]:  # else the file is in this language already
-            data = await loop.run_in_executor(self._pool, _translated_file, data, format_of(name), *how)
+            data = await finished(request, until, self._pool, _translated_file, data, format_of(name), *how)
         stem = regex.sub(rf"[^{LETTERS_AND_DIGITS}._-]+", "_", path.stem)[:LONGEST_NAME]
         name = f"{stem}_{how[-1]}{path.suffix}"
-        return {"translatedFileUrl": f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"}
+        address = f"{request.base_url}download_file/{self._keep(name, data)}.{quote(name)}"
+        return JSONResponse({"translatedFileUrl": address})
 
-    async def download_file(self, name: str):
+    async def download_file(self, request):
         """Gives a translated file away."""
-        kept = self._kept.pop(name.partition(".")[0], None)
+        kept = self._kept.pop(request.path_params["name"].partition(".")[0], None)
         if kept is None or kept.until < time.monotonic():
             message = f"Invalid filename: a file can be downloaded once, within {SECONDS_KEPT // 60} minutes"
             raise HTTPException(404, message)
-        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(kept.name)}"}
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(kept.name)}",
+            "Cache-Control": "no-store",
+        }
         return Response(kept.data, headers=headers, media_type="application/octet-stream")
 
     def _keep(self, name, data):
@@ -109,16 +117,16 @@ def endings():
     return found
 
 
-def _translated_pages(pages, count, client, languages, target):
+def _translated_pages(pages, count, client, languages, target, gone):
     """Translates texts in HTML: a list of one str for each, as `count` is 0."""
     with _refusals():
-        found = translate_pages_apart(ClientTranslator(client, languages), pages, _declared(target))
+        found = apart.translate_pages_apart(ClientTranslator(client, languages), pages, _declared(target), gone)
         return [[page] for page in found]
 
 
-def _translated_file(data, format, client, languages, target):
+def _translated_file(data, format, client, languages, target, gone):
     with _refusals():
-        return translate_file_apart(ClientTranslator(client, languages), data, format, _declared(target))
+        return apart.translate_file_apart(ClientTranslator(client, languages), data, format, _declared(target), gone)
 
 
 @contextlib.contextmanager
@@ -128,6 +136,8 @@ def _refusals():
         yield
     except UserError as error:
         raise invalid(str(error)) from None
+    except apart.Busy:
+        raise ServingError(StatusCode.UNAVAILABLE, BUSY) from None
 
 
 def _declared(target):

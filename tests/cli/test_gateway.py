@@ -24,7 +24,7 @@ from serving.languages import Languages
 from serving.libretranslate import LONGEST_GLOSSARY, LibreTranslate
 from tests import tiny
 from tests.serving.fake import serve
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, free_port, wait_for
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, connect, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 EN_DE = {"source": "en", "target": "de"}
@@ -140,6 +140,8 @@ NO_TERMS = 'Invalid request: glossary parameter is not an object of terms, such 
     [
         ({"alternatives": 2}, "Invalid request: alternatives parameter must be <= 0 for the format html"),
         ({"format": ["html"]}, "['html'] format is not supported"),
+        ({"format": "\ud800"}, "? format is not supported"),
+        ({"source": "\ud800"}, "Invalid request: source parameter is not text"),
         ({"glossary": {"a": "b" * LONGEST_GLOSSARY}}, "Invalid request: glossary parameter may have 20000 characters"),
         *(({"glossary": each}, NO_TERMS) for each in (["a"], {"a": 1}, {"": "b"}, {"a": "\ud800"}, "[" * 100_000)),
     ],
@@ -196,6 +198,7 @@ def test_a_file_comes_up_and_goes_down_once(port, name):
         assert response.read() == translated
         assert response.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{new}"
         assert response.headers["Content-Type"] == "application/octet-stream"
+        assert response.headers["Cache-Control"] == "no-store"
     message = "Invalid filename: a file can be downloaded once, within 10 minutes"
     assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
 
@@ -242,6 +245,21 @@ def hurried(monkeypatch):
     monkeypatch.setattr(apart, "SECONDS_OF_PAGES", 1)
     monkeypatch.setattr(apart, "SECONDS_PER_CHARACTER", 0)
     monkeypatch.setattr(apart, "SECONDS_OF_FILE", 1)
+
+
+def test_the_type_of_a_form_may_be_written_in_any_way_and_no_other_charset_breaks_a_name(port):
+    for kind in ("Multipart/Form-Data ; boundary=x", "multipart/form-data; charset=unicode_escape; boundary=x"):
+        status, reply = upload(port, "\\ud800.txt", b"one", headers={"Content-Type": kind})
+        assert status == 200 and reply["translatedFileUrl"].endswith("_de.txt")
+
+
+def test_the_work_of_a_client_that_has_gone_ends_within_a_second(port):
+    body = json.dumps({**EN_DE, "format": "html", "q": "x<br>" * 50_000}).encode()
+    with connect(port) as client:
+        client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        client.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_for(multiprocessing.active_children)
+    wait_for(lambda: not multiprocessing.active_children(), 1)
 
 
 def test_hostile_documents_are_refused_and_hold_up_nobody(port, hurried):
@@ -315,7 +333,7 @@ def test_pages_of_other_sites_may_ask_as_the_flag_says():
     ("missing", "said"),
     [
         ("serving", "serving/ of the project: start it in the directory of serving/"),
-        ("fastapi", f"the package fastapi, which is not installed: {gateway.INSTALL}"),
+        ("starlette", f"the package starlette, which is not installed: {gateway.INSTALL}"),
     ],
 )
 def test_what_is_missing_is_named_in_one_line(mistake, monkeypatch, missing, said):

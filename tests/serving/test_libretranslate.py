@@ -1,21 +1,27 @@
 """LibreTranslate's API, of the local server and of the gateway before it. The expected bodies are LibreTranslate's."""
 
+import asyncio
 import contextlib
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
 
-from serving import gateway
+from serving import gateway, http_server
 from serving.client import Translation
 from serving.http_server import HttpServer
 from serving.languages import Languages, detect, written
 from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
+from serving.parameters import form_of
 from tests.serving import toy
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, wait_for
+from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect, wait_for
 
 EN_DE = {"source": "en", "target": "de"}
 JSON = {"Content-Type": "application/json"}
@@ -166,6 +172,39 @@ def test_bodies_forms_and_methods_that_the_api_does_not_have_are_refused(ports, 
     assert status >= 400 and "a text" in reply["error"], "an error of the model"
     for method, path in (("GET", "/translate"), ("POST", "/languages"), ("PUT", "/detect")):
         assert ask(ports["gateway"], method, path)[::2] == (405, {"error": "Method Not Allowed"})
+
+
+@given(st.lists(st.sampled_from([b"%", b"4", b"1f", b"+", b"x", b"\xc3", b"%C3%A4", b"&", b"="]), max_size=12))
+def test_a_form_is_read_as_python_reads_it(parts):
+    body = b"".join(parts)
+    read = parse_qs(body, keep_blank_values=False)
+    expected = {key.decode("utf-8", "replace"): value[0].decode("utf-8", "replace") for key, value in read.items()}
+    assert asyncio.run(form_of(Request({"type": "http", "headers": []}), body)) == expected
+
+
+def test_bodies_that_take_long_to_read_hold_up_nobody(port):
+    bodies = [
+        (b"q=" + b"%" * 10**6, FORM),
+        (b'{"q":[' + b"[]," * 3 * 10**5 + b"1]}", JSON),
+        (b'{"q":["' + b'","' * 10**5 + b'"]}', JSON),
+    ]
+    begun = time.monotonic()
+    for body, kind in bodies * 5:
+        assert ask(port, "POST", "/translate", body, kind)[0] == 400
+    assert time.monotonic() - begun < 5
+
+
+def test_connections_that_say_nothing_take_no_place_of_others(port, monkeypatch):
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 20)
+    for head in (
+        b"",
+        b"GET /health HTTP/1.1\r\nX: ",
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+    ):
+        with contextlib.ExitStack() as open_ones:
+            for _ in range(60):
+                open_ones.enter_context(connect(port)).sendall(head)
+            assert ask(port, "GET", "/languages")[0] == 200
 
 
 def test_languages_are_those_of_the_exports(ports):

@@ -1,6 +1,8 @@
 import multiprocessing
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -63,3 +65,39 @@ def test_an_error_of_the_translator_ends_the_process():
     with pytest.raises(ConnectionAbortedError, match="the server"):
         run_apart(own_process, 5, Broken())
     assert multiprocessing.active_children() == []
+
+
+def test_hostile_documents_do_not_hold_up_others_and_end_when_nobody_waits_for_them(monkeypatch):
+    gone = threading.Event()
+    places = apart.QUICK.most - 32 + apart.SLOW.most  # and all that the slow lane has
+    with ThreadPoolExecutor(places) as pool:
+        hostile = [pool.submit(run_apart, spin, 60, UPPER, gone=gone) for _ in range(places)]
+        time.sleep(2 * apart.SECONDS_QUICK)
+        assert run_apart(own_process, 5, UPPER)[1] == ["ONE"]
+        monkeypatch.setattr(apart.QUICK, "most", 0)
+        with pytest.raises(apart.Busy):
+            run_apart(own_process, 5, UPPER)
+        gone.set()
+        start = time.monotonic()
+        assert {type(each.exception()) for each in hostile} <= {apart.Gone, apart.Busy}
+        assert time.monotonic() - start < 1 + len(hostile) / 10
+    assert multiprocessing.active_children() == []
+
+
+def hold(translator, size):
+    held = bytearray(size)
+    translator.translate([held.decode()[:1]])
+    return len(held)
+
+
+def test_documents_have_a_limit_of_memory_together(monkeypatch):
+    monkeypatch.setattr(apart, "MOST_BYTES_TOGETHER", 2**26)
+    assert run_apart(hold, 5, UPPER, 2**24) == 2**24
+    waiting = threading.Event()
+
+    class Slow:
+        def translate(self, texts):
+            return waiting.wait(1) or texts
+
+    with pytest.raises(apart.Busy):
+        run_apart(hold, 5, Slow(), 2**27)
