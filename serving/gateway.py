@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from serving.languages import Languages, newest_languages, written
 from serving.libretranslate import THREADS, LibreTranslate
 
 GRPC = "grpc://"
+# As browsers write it: in small letters, without a path, and without the usual port.
+ORIGIN = re.compile(
+    r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII
+)
 
 DESCRIPTION = """Offer {what}, and translate with a server of TensorFlow Serving's API, stock or local.
 
@@ -41,6 +46,9 @@ def parse_arguments(arguments=None, program="python -m serving.gateway", what="L
         parser.error(f"--backend must be grpc://HOST:PORT or http://HOST:PORT. Received: {found.backend}")
     if not 0 <= found.port <= 65535:
         parser.error(f"--port must be between 0 and 65535. Received: {found.port}")
+    for origin in found.cors:
+        if not ORIGIN.fullmatch(origin):
+            parser.error(f"--cors must be origins as browsers write them, such as https://a.org. Received: {origin}")
     given = [found.source_lang, found.target_lang, found.model_base_path]
     if [*map(bool, given)] not in ([True, True, False], [False, False, True]):
         parser.error("give either both --source_lang and --target_lang, or --model_base_path")

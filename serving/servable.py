@@ -17,6 +17,7 @@ from serving.metrics import Metrics
 from serving.private_api import run_unchecked, unchecked
 
 SOON_DONE = 16_000  # Bytes of input that take at most about two seconds to compute.
+NO_REFERENCES = "reference-typed edges"  # In the message of the single-threaded executor.
 WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
 
 LOG = logging.getLogger(__name__)
@@ -86,7 +87,13 @@ class Servable:
             return cls(name, version, session, dict(loaded.signature_def), languages_of(directory))
         except Exception as error:
             session.close()
-            raise _of_loading(error, directory) from error
+            if config is None or not config.experimental.executor_type or NO_REFERENCES not in str(error):
+                raise _of_loading(error, directory) from error
+        LOG.warning("version %s of model %s has variables of TensorFlow 1: the usual executor runs it", version, name)
+        usual = tf.compat.v1.ConfigProto()
+        usual.CopyFrom(config)
+        usual.ClearField("experimental")
+        return cls.load(name, version, directory, usual)
 
     def signature(self, name):
         """Returns the `Signature` of a name; "" means serving_default. Raises ServingError if there is none."""

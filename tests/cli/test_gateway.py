@@ -329,6 +329,13 @@ def test_pages_of_other_sites_may_ask_as_the_flag_says():
         server.stop()
 
 
+@pytest.mark.parametrize("origin", ["a.org", "https://a.org/", "https://a.org/b", "https://A.org", "https://a.org:443"])
+def test_an_origin_that_no_browser_writes_is_refused_at_the_start(origin, capsys):
+    with pytest.raises(SystemExit):
+        plain.parse_arguments(["--backend=http://a:9", "--source_lang=en", "--target_lang=de", "--cors", origin])
+    assert f"Received: {origin}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("missing", "said"),
     [

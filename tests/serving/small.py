@@ -32,11 +32,11 @@ def _definition(inputs, outputs):
     return v1.saved_model.build_signature_def(inputs, outputs, "tensorflow/serving/predict")
 
 
-def affine(add, shape=(None,), factor=0.5):
-    """A signature x -> y = factor x + add, with a variable."""
+def affine(add, shape=(None,), factor=0.5, use_resource=True):
+    """A signature x -> y = factor x + add, with a variable, that of TensorFlow 1 if it is no resource."""
 
     def make():
-        a = v1.get_variable(f"a{add}", initializer=factor, use_resource=True)
+        a = v1.get_variable(f"a{add}", initializer=factor, use_resource=use_resource)
         x = v1.placeholder(tf.float32, shape, "x")
         return {"x": x}, {"y": a * x + add}
 

@@ -77,6 +77,7 @@ def test_services_are_closed_to_others_and_depend_on_services():
     for name, service in SERVICES.items():
         assert set(service.get("depends_on", [])) <= set(SERVICES)
         assert int(service["user"].split(":")[0]) > 0, name
+        assert service["mem_limit"] and service["logging"]["options"]["max-size"], name
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
     ports = [port.split(":") for service in SERVICES.values() for port in service["ports"]]
     assert {host for host, *_ in ports} == {"127.0.0.1"}

@@ -174,11 +174,11 @@ def test_bodies_forms_and_methods_that_the_api_does_not_have_are_refused(ports, 
         assert ask(ports["gateway"], method, path)[::2] == (405, {"error": "Method Not Allowed"})
 
 
-@given(st.lists(st.sampled_from([b"%", b"4", b"1f", b"+", b"x", b"\xc3", b"%C3%A4", b"&", b"="]), max_size=12))
+@given(st.lists(st.sampled_from([b"%", b"4", b"1f", b"+", b"x", b"%C3", b"%C3%A4", b"&", b"="]), max_size=12))
 def test_a_form_is_read_as_python_reads_it(parts):
     body = b"".join(parts)
-    read = parse_qs(body, keep_blank_values=False)
-    expected = {key.decode("utf-8", "replace"): value[0].decode("utf-8", "replace") for key, value in read.items()}
+    read = parse_qs(body.decode(), keep_blank_values=False)
+    expected = {name: values[0] for name, values in read.items()}
     assert asyncio.run(form_of(Request({"type": "http", "headers": []}), body)) == expected
 
 

@@ -13,7 +13,7 @@ from serving.configuration import ModelConfig, VersionPolicy, read_message
 from serving.errors import ServingError
 from serving.models import Models
 from serving.servable import SOON_DONE, Loader, Servable
-from tests.serving import toy
+from tests.serving import small, toy
 from tests.serving.live import refusal, wait_for
 from tests.serving.toy import record, texts
 
@@ -189,6 +189,17 @@ def test_a_version_that_cannot_be_loaded_is_an_error_with_a_code(tmp_path, file,
         (path / file).write_bytes(change(content))
     assert refusal(loader.load, "toy", 1, path)[0] == code
     assert f'load_attempt_count{{model_path="{path}",status="fail"}} 1' in loader.metrics.page()
+
+
+def test_a_model_with_variables_of_tensorflow_1_has_the_usual_executor(tmp_path, caplog):
+    small.write(tmp_path, 1, serving_default=small.affine(2.0, use_resource=False))
+    path = Path(serving.__file__).parent / "config" / "session.config"
+    servable = Servable.load("old", 1, tmp_path / "1", read_message(path, tf.compat.v1.ConfigProto()))
+    assert servable.run("", {"x": np.float32([4])})["y"].tolist() == [4.0]
+    assert [record.getMessage() for record in caplog.records if record.name == "serving.servable"] == [
+        "version 1 of model old has variables of TensorFlow 1: the usual executor runs it"
+    ]
+    servable.close()
 
 
 def test_a_default_stands_for_an_input_that_is_missing(tmp_path):

@@ -4,7 +4,7 @@ A document can have tags and braces that take hours. The system ends a process t
 a fork of a small server, which has imported this tool, without TensorFlow. No model is in it: it sends its texts to a
 translator of the process that started it.
 
-Every document begins in the quick lane. One that has worked for half a second goes on in the slow lane, with the time
+Every document begins in the quick lane. One that has worked for a moment goes on in the slow lane, with the time
 that nobody else needs. So a page does not wait for files, and a hostile page does not look like a small one.
 """
 
@@ -16,7 +16,6 @@ import resource
 import shutil
 import signal
 import threading
-import time
 import traceback
 from concurrent import futures
 from multiprocessing import forkserver, util
@@ -31,7 +30,7 @@ SECONDS_OF_FILE = 60  # of a processor
 SECONDS_OF_PAGES, SECONDS_PER_CHARACTER = 5, 20e-6  # three times the need of usual pages
 MOST_BYTES = 2**30  # of memory
 MOST_BYTES_TOGETHER = 2**30  # of memory of all documents, beside what their processes begin with
-SECONDS_QUICK = 0.5
+SECONDS_QUICK = 0.25  # of a processor
 TICK = 0.1  # seconds between two looks at a document that works
 TEXTS_AT_ONCE = 32  # of a document, so that texts of others find a place between them
 LONGEST_EXPLAINED = 20_000  # characters. A long one is explained in parts, each of which asks with all that is left
@@ -80,7 +79,7 @@ class _Lane:
                 self._count -= 1
 
 
-QUICK, SLOW = _Lane(8, 32, asking=8), _Lane(8, 8, asking=2)
+QUICK, SLOW = _Lane(16, 32, asking=8), _Lane(8, 8, asking=2)
 MOST_DOCUMENTS = QUICK.most + SLOW.most
 
 
@@ -164,7 +163,6 @@ class _Document:
 
     def __init__(self, gone):
         self.lanes, self._lane, self._gone = contextlib.ExitStack(), QUICK, gone
-        self._worked = 0.0  # seconds
         self.size = 0  # bytes of memory, beside those that its process began with
 
     def start(self, work):
@@ -184,9 +182,7 @@ class _Document:
 
     def receive(self):
         """Waits for what the process sends. Raises UserError if the system has ended the process."""
-        begun = time.monotonic()
-        self.wait(lambda seconds: self._pipe.poll(seconds) or self._slow_down(time.monotonic() - begun))
-        self._worked += time.monotonic() - begun
+        self.wait(lambda seconds: self._pipe.poll(seconds) or self._slow_down())
         try:
             return self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -214,12 +210,14 @@ class _Document:
                 if sum(sizes) > MOST_BYTES_TOGETHER and self.size == max(sizes):
                     raise Busy
 
-    def _slow_down(self, seconds):
+    def _slow_down(self):
         """Moves a document that has worked for too long to the slow lane. Its process waits there for a place."""
-        if self._lane is SLOW or self._worked + seconds < SECONDS_QUICK:
+        if self._lane is SLOW:
             return
-        self._lane = SLOW
-        with contextlib.suppress(OSError):  # of a process that has ended, which `receive` tells
+        with contextlib.suppress(OSError, psutil.Error):  # of a process that has ended, which `receive` tells
+            if sum(self._usage.cpu_times()[:2]) < SECONDS_QUICK:
+                return
+            self._lane = SLOW
             os.kill(self._process.pid, signal.SIGSTOP)
             self.lanes.close()
             self.lanes.enter_context(SLOW.place(self.wait))
@@ -228,7 +226,8 @@ class _Document:
 
     def _memory(self):
         with contextlib.suppress(psutil.Error):  # of a process that has ended
-            return self._usage.memory_info().rss
+            found = self._usage.memory_info()
+            return found.rss - getattr(found, "shared", 0)  # without the pages of files, which Linux counts apart
         return 0
 
 
