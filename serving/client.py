@@ -100,6 +100,10 @@ class Client(contextlib.AbstractContextManager):
         self._timeout, self._retries, self._max_batch_size = timeout, retries, max_batch_size
         self._pool = ThreadPoolExecutor(in_flight, thread_name_prefix="client")
 
+    def is_ready(self, timeout_s):
+        """Returns whether the server says within some seconds that the model is in service."""
+        return self._connection.is_ready(timeout_s)
+
     def keeping(self, terms):
         """Returns a client that keeps more terms, a dict. Both share their connection."""
         other = copy.copy(self)

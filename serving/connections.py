@@ -1,6 +1,7 @@
 """The connections of `Client`: they send arrays to a signature, and return its outputs as lists of values.
 
-A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`.
+A connection has `predict(signature_name, inputs, timeout_s)`, which raises `ServingError`, and `close()`; one to
+another process has `is_ready(timeout_s)`, whether the server says so soon that a version of the model is in service.
 """
 
 import base64
@@ -13,8 +14,12 @@ import urllib3
 from grpc import StatusCode
 
 from serving.errors import HTTP_STATUS, ServingError, invalid
-from serving.messages import PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
+from serving.messages import MODEL_SERVICE, PREDICTION_SERVICE, PredictRequest, PredictResponse, to_array, to_proto
+from serving.messages import get_model_status_pb2 as status_pb2
 from serving.protection import NO_PLACEHOLDERS, PLACEHOLDERS
+
+StatusRequest, StatusResponse = status_pb2.GetModelStatusRequest, status_pb2.GetModelStatusResponse
+AVAILABLE = status_pb2.ModelVersionStatus.AVAILABLE
 
 LANGUAGES = ("source_lang", "target_lang")  # Inputs of a model of many languages.
 CODE_OF = {status: code for code, status in reversed(HTTP_STATUS.items())}
@@ -25,7 +30,8 @@ class RestConnection:
 
     def __init__(self, url, model, version, label, connections):
         which = f"/versions/{version}" if version is not None else f"/labels/{quote(label, safe='')}" if label else ""
-        self._url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}{which}:predict"
+        self._model_url = f"{url.rstrip('/')}/v1/models/{quote(model, safe='')}{which}"
+        self._url = f"{self._model_url}:predict"
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
 
     def predict(self, signature_name, inputs, timeout_s):
@@ -50,6 +56,13 @@ class RestConnection:
             raise ServingError(CODE_OF.get(reply.status, StatusCode.UNKNOWN), said or shown)
         return said
 
+    def is_ready(self, timeout_s):
+        try:
+            reply = self._pool.request("GET", self._model_url, timeout=timeout_s)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return reply.status == 200 and b'"AVAILABLE"' in reply.data
+
     def close(self):
         """Closes all connections."""
         self._pool.clear()
@@ -68,6 +81,8 @@ class GrpcConnection:
         self._channel = grpc.insecure_channel(target, options=options)
         how = (f"/{PREDICTION_SERVICE}/Predict", PredictRequest.SerializeToString, PredictResponse.FromString)
         self._predict = self._channel.unary_unary(*how)
+        how = (StatusRequest.SerializeToString, StatusResponse.FromString)
+        self._status = self._channel.unary_unary(f"/{MODEL_SERVICE}/GetModelStatus", *how)
 
     def predict(self, signature_name, inputs, timeout_s):
         """Runs a signature; see `RestConnection.predict`."""
@@ -79,6 +94,13 @@ class GrpcConnection:
         except grpc.RpcError as error:
             raise ServingError(error.code(), error.details()) from None
         return {name: values_of(to_array(proto)) for name, proto in response.outputs.items()}
+
+    def is_ready(self, timeout_s):
+        try:
+            reply = self._status(StatusRequest(model_spec=self._spec), timeout=timeout_s)
+        except grpc.RpcError:
+            return False
+        return any(each.state == AVAILABLE for each in reply.model_version_status)
 
     def close(self):
         """Cancels all open requests."""
@@ -111,6 +133,9 @@ class TextConnection:
             for row, (each, value) in enumerate(zip(hidden, outputs[name], strict=True)):
                 outputs[name][row] = list(map(each.restore, value)) if isinstance(value, list) else each.restore(value)
         return outputs
+
+    def is_ready(self, timeout_s):
+        return self._connection.is_ready(timeout_s)
 
     def _directed(self, signature_name, inputs, timeout_s):
         """Runs a signature. If a server says that languages are missing, sends "" for them, the default."""

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import logging
 import os
 import re
 import sys
@@ -9,10 +10,14 @@ from pathlib import Path
 
 from serving.client import Client, add_protection_arguments
 from serving.http_server import HttpServer, stop_on_signals
+from serving.keys import read_keys
 from serving.languages import Languages, newest_languages, written
 from serving.libretranslate import THREADS, LibreTranslate
+from serving.observing import Observed
+from serving.observing import logger as access
 
 GRPC = "grpc://"
+SECONDS_OF_HEALTH = 2.0  # Most time for the backend to say that it has the model.
 # As browsers write it: in small letters, without a path, and without the usual port.
 ORIGIN = re.compile(
     r"\*|(?!http:.*:80$|https:.*:443$)[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII
@@ -40,6 +45,8 @@ def parse_arguments(arguments=None, program="python -m serving.gateway", what="L
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
     cors = "origins of the sites whose pages may ask, such as https://a.org (default: *, all sites)"
     parser.add_argument("--cors", nargs="*", default=["*"], metavar="ORIGIN", help=f"{cors}; --cors alone allows none")
+    keys = "file of keys, each with its requests in a minute: then a request needs one of them, as `api_key`"
+    parser.add_argument("--api_keys", metavar="FILE", help=keys)
     add_protection_arguments(parser)
     found = parser.parse_args(arguments)
     if not found.backend.startswith((GRPC, "http://", "https://")):
@@ -74,12 +81,17 @@ def main(arguments=None, api=LibreTranslate):
     arguments, stopping = arguments or parse_arguments(), stop_on_signals()
     try:
         models = connected(arguments)
-        served = api(lambda: models)
-        server = HttpServer(served.app(arguments.cors), arguments.host, arguments.port, drain_seconds=30)
+        keys = read_keys(arguments.api_keys) if arguments.api_keys else None
+        ((languages, client),) = models.values()
+        served = api(lambda: models, keys=keys, is_ready=lambda: client.is_ready(SECONDS_OF_HEALTH))
+        app = served.app(arguments.cors)
+        app = Observed(app, [route.path.removesuffix("/{name}") for route in app.routes])
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+        access.setLevel(logging.INFO)
+        server = HttpServer(app, arguments.host, arguments.port, drain_seconds=30)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    ((languages, _),) = models.values()
     others = sum(map(len, languages.directions().values())) - 1
     what = f"{languages.source} to {languages.target}" + f" and {others} other directions" * bool(others)
     print(f"{what} on http://{arguments.host}:{server.port}/translate", file=sys.stderr, flush=True)

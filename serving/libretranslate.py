@@ -36,13 +36,16 @@ SETTINGS |= {"filesTranslation": False, "supportedFilesFormat": []}
 
 
 class LibreTranslate:
-    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`).
+    """The answers of the API. `models` is a function () -> dict, name -> (`Languages`, `Client`). `keys` are the
+    `Keys` that requests need, or None. `is_ready` is a function () -> whether their server answers, or None.
 
     `formats` is a dict, format -> (a function as `_translated`, its pool). A program with documents adds "html", and
     answers `translate_file`.
     """
 
-    def __init__(self, models):
+    def __init__(self, models, keys=None, is_ready=None):
+        self._keys, self._is_ready = keys, is_ready
+        self._asking = None  # a `asyncio.Task` of `health`
         self._models = models  # The pool leaves Starlette's own threads free for other paths.
         self.formats = {"text": (_translated, ThreadPoolExecutor(THREADS, "translate"))}
         self._compiling = ThreadPoolExecutor(1, "glossary")
@@ -52,12 +55,20 @@ class LibreTranslate:
         app = Starlette(exception_handlers=EXCEPTION_HANDLERS)
         if origins:
             app.add_middleware(CORSMiddleware, allow_origins=origins, **ALLOWED)
-        app.add_route("/health", lambda request: JSONResponse({"status": "ok"}))
+        app.add_route("/health", self.health)
         app.add_route("/languages", lambda request: JSONResponse(self.languages(query_of(request).get("model"))))
         app.add_route("/frontend/settings", lambda request: JSONResponse(self.settings()))
         for path in (self.detect, self.translate, self.translate_file):
             app.add_route(f"/{path.__name__}", path, methods=["POST"])
         return app
+
+    async def health(self, request):
+        """Says whether the servers of the models answer. Requests at the same time wait for the same answer."""
+        if self._is_ready and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(asyncio.to_thread(self._is_ready))
+        if self._asking is None or await asyncio.shield(self._asking):
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "error", "error": "the server of the model does not answer"}, 503)
 
     def close(self):
         """Ends all work that is left when the server has stopped. Texts have none."""
@@ -72,14 +83,17 @@ class LibreTranslate:
         return [{**_language(code), "targets": sorted(several)} for code, several in targets.items()]
 
     def settings(self):
-        """Returns the settings of LibreTranslate's own page: no limits, no keys, no files."""
+        """Returns the settings of LibreTranslate's own page: no limits, no files, and whether there are keys."""
         languages, _ = next(iter(self._models().values()), (None, None))
         language = {"source": _language(AUTO), "target": _language(languages.target)} if languages else None
-        return {**SETTINGS, "language": language}
+        has_keys = self._keys is not None
+        return {**SETTINGS, "apiKeys": has_keys, "keyRequired": has_keys, "language": language}
 
     async def detect(self, request):
         """Returns the languages of the models that a text may be in, the most likely one first."""
-        q = _text_of(await read_parameters(request), "q")
+        asked = await read_parameters(request)
+        self.check_key(asked)
+        q = _text_of(asked, "q")
         found = await asyncio.to_thread(detect, _beginning(q), self._codes())
         likely = [each for number, each in enumerate(found) if number == 0 or each[1] >= 0.01]
         return JSONResponse([_detected(*each) for each in likely])
@@ -87,6 +101,7 @@ class LibreTranslate:
     async def translate(self, request):
         """Translates a text or a list of texts, with `alternatives` if the client wishes some."""
         asked = await read_parameters(request)
+        self.check_key(asked)
         q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
         (found, probability), *how = await self.direction(asked, _beginning(q))
         if (name := str(asked.get("format") or "text")) not in self.formats:
@@ -104,6 +119,11 @@ class LibreTranslate:
         if count:
             answer["alternatives"] = [others for _, *others in translations]
         return JSONResponse(answer if texts is q else {name: values[0] for name, values in answer.items()})
+
+    def check_key(self, asked):
+        """Raises ServingError for parameters without a key, if requests need one."""
+        if self._keys:
+            self._keys.check(asked)
 
     async def translate_file(self, request):
         """Refuses a file: this program has no documents."""

@@ -23,7 +23,7 @@ from keras_transformer.words import LETTERS_AND_DIGITS
 from serving.errors import ServingError, invalid
 from serving.http_server import read_body
 from serving.libretranslate import LONGEST_ANSWER, LibreTranslate, finished
-from serving.parameters import content_type, form_of
+from serving.parameters import content_type, form_of, query_of
 
 MOST_BYTES = 8 * 2**20  # of an uploaded file
 MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
@@ -35,8 +35,8 @@ BUSY = "there are too many documents now: try again later"
 class DocumentApi(LibreTranslate):
     """The answers of the API. A translated file stays in memory until its download, `SECONDS_KEPT` at most."""
 
-    def __init__(self, models):
-        super().__init__(models)
+    def __init__(self, models, **options):
+        super().__init__(models, **options)
         self._pool = ThreadPoolExecutor(apart.MOST_DOCUMENTS + 1, "documents")  # the last one finds no place
         self.formats["html"] = (_translated_pages, self._pool)
         self._kept = {}  # key -> `_Kept`, the oldest first
@@ -58,6 +58,7 @@ class DocumentApi(LibreTranslate):
         body = await read_body(request, MOST_BYTES, timeout_s=60.0)
         kind, _ = content_type(request)
         asked = await form_of(request, body, most_files=1) if kind == "multipart/form-data" else {}
+        self.check_key({**query_of(request), **asked})
         if not isinstance(file := asked.get("file"), UploadFile):
             raise invalid("Invalid request: missing file parameter")
         name, data = file.filename, await file.read()

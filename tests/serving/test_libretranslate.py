@@ -17,8 +17,10 @@ from starlette.requests import Request
 from serving import gateway, http_server
 from serving.client import Translation
 from serving.http_server import HttpServer
+from serving.keys import MISSING, read_keys
 from serving.languages import Languages, detect, written
 from serving.libretranslate import DOCUMENTS, THREADS, LibreTranslate
+from serving.observing import Observed
 from serving.parameters import form_of
 from tests.serving import toy
 from tests.serving.live import DEADLINE_SECONDS, HOST, ask, both, connect, wait_for
@@ -192,6 +194,50 @@ def test_bodies_that_take_long_to_read_hold_up_nobody(port):
     for body, kind in bodies * 5:
         assert ask(port, "POST", "/translate", body, kind)[0] == 400
     assert time.monotonic() - begun < 5
+
+
+def test_a_key_lets_so_many_requests_pass_in_a_minute(tmp_path):
+    (tmp_path / "keys").write_text("# who\nabc 2\n")
+    client = SimpleNamespace(translate=lambda texts: [Translation(text, 0.0) for text in texts])
+    keys = read_keys(tmp_path / "keys")
+    server = HttpServer(LibreTranslate(lambda: {"m": (Languages("en", "de"), client)}, keys=keys).app(()), HOST, 0, 1)
+    asked = {"q": "a", **EN_DE}
+    assert post(server.port, "/translate", asked) == (403, {"error": MISSING})
+    for wrong in ("x", ["abc"], "\ud800"):
+        assert post(server.port, "/detect", {**asked, "api_key": wrong}) == (403, {"error": "Invalid API key"})
+    assert post(server.port, "/translate", {**asked, "api_key": "abc"})[0] == 200
+    assert post(server.port, "/translate?api_key=abc", asked, FORM)[0] == 200
+    assert post(server.port, "/detect", {**asked, "api_key": "abc"}) == (429, {"error": "Slowdown: 2 per 1 minute"})
+    assert (
+        ask(server.port, "GET", "/frontend/settings")[2]["keyRequired"]
+        and ask(server.port, "GET", "/languages")[0] == 200
+    )
+    server.stop()
+    for line in ("abc", "abc x", "abc 0", "abc 1\nabc 2", ""):
+        (tmp_path / "keys").write_text(line)
+        with pytest.raises(ValueError, match="keys"):
+            read_keys(tmp_path / "keys")
+
+
+def test_health_is_that_of_the_server_and_metrics_and_the_log_have_no_text(ports, caplog):
+    where = {"backend": f"http://{HOST}:{ports['server']}", "source_lang": "en", "target_lang": "de"}
+    flags = [f"--{name}={value}" for name, value in where.items()]
+    healths = []
+    for name in ("forth", "nobody"):
+        models = gateway.connected(gateway.parse_arguments([*flags, f"--model_name={name}"]))
+        ((_, client),) = models.values()
+        app = LibreTranslate(lambda models=models: models, is_ready=lambda client=client: client.is_ready(2)).app(())
+        server = HttpServer(Observed(app, ["/health", "/translate", "/download_file"]), HOST, 0, 1)
+        healths.append(ask(server.port, "GET", "/health")[0])
+        with caplog.at_level("INFO", "serving.access"):
+            ask(server.port, "POST", "/translate?q=secret&source=en&target=de&api_key=hidden")
+            ask(server.port, "GET", "/download_file/secret")
+            ask(server.port, "GET", "/secret")
+        page = ask(server.port, "GET", "/metrics")[2].decode()
+        server.stop()
+    assert healths == [200, 503]
+    assert 'gateway_requests_total{method="GET",path="/download_file",status="404"} 1.0' in page
+    assert "secret" not in page + caplog.text and "POST /translate 200" in caplog.text
 
 
 def test_connections_that_say_nothing_take_no_place_of_others(port, monkeypatch):
