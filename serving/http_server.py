@@ -28,6 +28,7 @@ class HttpServer:
     """
 
     def __init__(self, app, host, port, drain_seconds):
+        _allow_connections()
         listener = bind(host, port)
         self.port = listener.getsockname()[1]
         how = {"http": _Connection, "h11_max_incomplete_event_size": LONGEST_HEAD, "ws": "none", "lifespan": "off"}
@@ -36,6 +37,7 @@ class HttpServer:
         how["forwarded_allow_ips"] = "*"  # a proxy says whether its clients use https: only the URL of a file tells
         config = uvicorn.Config(app, **how)
         self._server = uvicorn.Server(config)
+        self._server.server_state.connections = _ByAge()
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -47,6 +49,16 @@ class HttpServer:
         self._thread.join()
 
 
+class _ByAge(dict):
+    """A set of connections, the oldest first, with the methods that uvicorn calls."""
+
+    def add(self, connection):
+        self[connection] = None
+
+    def discard(self, connection):
+        self.pop(connection, None)
+
+
 class _Connection(H11Protocol):
     """A connection. Where there are too many, a new one takes the place of the oldest that has sent no whole request.
 
@@ -55,10 +67,11 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport):
         super().connection_made(transport)
-        self._since = self.loop.time()
         if len(self.connections) >= MOST_CONNECTIONS:
-            silent = [each for each in self.connections if each.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
-            min(silent, key=lambda each: each._since).transport.abort()  # The new one is silent, too.
+            silent = (each for each in self.connections if each.conn.their_state in (h11.IDLE, h11.SEND_BODY))
+            oldest = next(silent)  # The new one is silent, too.
+            oldest.transport.abort()
+            self.connections.discard(oldest)  # The event loop tells it later.
 
 
 class _OneLine(logging.Filter):
@@ -85,6 +98,15 @@ def bind(host, port):
         return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def _allow_connections():
+    """Lets this process have `MOST_CONNECTIONS`: many systems allow 1,024 open files, but more to those that ask."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # Not every system has such limits.
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MOST_CONNECTIONS)), hard))
 
 
 def stop_on_signals():
