@@ -48,7 +48,7 @@ class RestApi:
         self._models = models
         self._timeout_s = timeout_s or None
         self._has_cors = has_cors
-        self._large, self._apart = ThreadPoolExecutor(2, "large"), ThreadPoolExecutor(2, "apart")
+        self._large = ThreadPoolExecutor(2, "large")
 
     async def __call__(self, scope, receive, send):
         response = await self._answer(Request(scope, receive))
@@ -96,30 +96,27 @@ class RestApi:
         body = await read_body(request, 0, self._timeout_s)
         if "gzip" in request.headers.get("content-encoding", ""):
             body = await self._aside(len(body), inflate, body, MOST_INFLATED_BYTES)
-        read, pool = (self._read, self._large) if is_short(body) else (self._read_apart, self._apart)
-        name, inputs, is_rows = await self._aside(len(body), read, body, model, deadline, pool=pool)
+        name, inputs, is_rows = await self._aside(len(body), self._read, body, model, deadline)
         timeout_s = self._timeout_s and max(0.0, deadline - time.monotonic())
         future = self._predictor.submit(model, name, inputs, timeout_s=timeout_s)
         prediction = await while_connected(request, asyncio.wrap_future(future), timeout_s)
         size = sum(array.nbytes + 8 * len(array) if array.ndim else 8 for array in prediction.outputs.values())
         return await self._aside(size, write_tensors, prediction.outputs, is_rows)
 
-    async def _aside(self, size, work, *arguments, pool=None):
+    async def _aside(self, size, work, *arguments):
         """Calls a function, in another thread if it works on many bytes."""
         if size <= LARGE_BYTES:
             return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(pool or self._large, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._large, work, *arguments)
 
     def _read(self, body, model, deadline):
         """Reads a body: (name of the signature, dict input -> array, whether the request has rows)."""
-        document = parse(body)
-        with self._models.use(*model) as servable:
-            return read_request(document, servable.dtypes)
-
-    def _read_apart(self, body, model, deadline):
+        document = parse(body) if is_short(body) else None
         with self._models.use(*model) as servable:
             signatures = servable.dtypes
-        return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
+        if document is None:
+            return read_large(body, signatures, max(0.0, deadline - time.monotonic()))
+        return read_request(document, signatures)
 
     def _status(self, model):
         versions = []
