@@ -17,7 +17,9 @@ from keras_transformer.words import CLOSING_SIGN, SPACED
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")
 VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
-RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks in HTML and Markdown
+RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks of superscripts and subscripts
+_WORD_OF_SPACED = regex.compile(SPACED)
+_PIECE = regex.compile(rf"(?:{SPACED})+|(?:(?!{SPACED}).)+", regex.DOTALL)  # a word, or all up to the next one
 # Tags of HTML between two texts.
 BLOCKS = set(
     "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
@@ -146,9 +148,10 @@ def expanded(parts):
 def layout_of(parts):
     """The `Layout` of a fragment. Its marks may stand for other parts, see `expanded`.
 
-    Tags without a partner count as empty ones. So do an address, and a pair that surrounds an address or no text.
+    Tags without a partner count as empty ones. So do an address, a formula, and a pair around an address or no text.
     """
-    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(with_addresses_apart(parts))))
+    parts = _with_formulas_apart(with_addresses_apart(parts))
+    parts = _with_empty_pairs_joined(with_partners(_with_spaces_apart(parts)))
     before, after = [], []
     while parts:
         partners = _partners(parts)
@@ -171,7 +174,28 @@ def _is_outside(part):
 def _ends_raised(parts):
     """Whether the last part is a superscript or a subscript. It stays with the word before it, which may move."""
     word = parts[-2] if len(parts) > 1 else ""
-    return isinstance(word, str) and word[-1:].strip() != "" and getattr(parts[-1], "name", None) in RAISED
+    return isinstance(word, str) and word[-1:].strip() != "" and _is_raised(parts[-1])
+
+
+def _is_raised(part):
+    return isinstance(part, Mark) and part.kind == EMPTY and part.name in RAISED
+
+
+def _with_formulas_apart(parts):
+    """The parts, with one mark for each word that a superscript or a subscript divides: H<sub>2</sub>O."""
+    if not any(map(_is_raised, parts)):
+        return parts
+    pieces = [piece for part in parts for piece in ([part] if isinstance(part, Mark) else _PIECE.findall(part))]
+    apart = []
+    for is_word, group in itertools.groupby(pieces, _is_of_word):
+        inside = [*group]
+        is_formula = is_word and sum(isinstance(piece, str) for piece in inside) > 1
+        apart += [Mark("", inside=tuple(inside))] if is_formula else inside
+    return merged(apart)
+
+
+def _is_of_word(piece):
+    return _is_raised(piece) if isinstance(piece, Mark) else _WORD_OF_SPACED.match(piece) is not None
 
 
 def _with_spaces_apart(parts):

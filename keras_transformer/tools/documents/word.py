@@ -274,6 +274,8 @@ def _parts(tags, text, pieces):
                 Mark(tags.end + opening, CLOSE, f"run {number}"),
             ]
             parts += content if is_base else [pair[0], *content, pair[1]]
+        elif isinstance(item, Mark):
+            parts.append(replace(item, text=tags.end + item.text + opening))
         elif isinstance(item, str):
             divides = BREAK.search(item) is not None  # such as a run of a tab alone
             parts.append(Mark(tags.end + item + opening, EMPTY, "other", divides))
@@ -307,7 +309,7 @@ def _content(tags, text, run):
 
 
 def _items(tags, text, pieces):
-    """`_Run`s with text, equal neighbours joined; `_Container`s; and XML that stays, str."""
+    """`_Run`s with text, equal neighbours joined; `_Container`s; XML that stays, str; and `Mark`s of what is raised."""
     last, place, is_raised = None, 0, False
     while place < len(pieces):
         piece, end = pieces[place], place + 1
@@ -317,7 +319,7 @@ def _items(tags, text, pieces):
         elif piece.borders:  # the end of a field that another paragraph begins
             item = piece.text
         elif _is_raised(piece.node) and (is_raised or isinstance(last, _Run) and last.ends_in_word):
-            item, is_raised = piece.text, True
+            item, is_raised = Mark(piece.text, EMPTY, "sup"), True
         elif piece.node.name == "r" and _is_text(piece.node):
             item = _run(tags, text, piece.node)
             if isinstance(last, _Run) and last.format == item.format:

@@ -25,6 +25,10 @@ RAISED = {
     ),
     '<p>of 2026<sup><a href="#n">[1]</a></sup></p>': ('<p>2026<sup><a href="#n">[1]</a></sup> of</p>', ["of 2026"]),
     "<p>one <b>two<sup>a</sup><sub>b</sub></b></p>": ("<p><b>two<sup>a</sup><sub>b</sub></b> one</p>", ["one two"]),
+    "<p>my H<sub>2</sub>SO<sub>4</sub> is x<sup>2</sup><sub>i</sub>y</p>": (
+        "<p>H<sub>2</sub>SO<sub>4</sub> is my x<sup>2</sup><sub>i</sub>y</p>",
+        ["my is"],
+    ),
     "<p><sup>one</sup> two</p>": ("<p>two <sup>one</sup></p>", ["one two"]),  # a tag like others
     "<p>one<ruby>two<rt>three</rt></ruby></p>": ("<p>one<ruby>two<rt>three</rt></ruby></p>", ["onetwo"]),
 }

@@ -296,6 +296,7 @@ def test_text_is_translated_and_code_urls_and_front_matter_stay():
 def test_what_is_raised_stays_behind_its_word():
     for text, translation in {
         "5 m<sup>2</sup> and CO<sub>2</sub> gas": "gas CO<sub>2</sub> and m<sup>2</sup> 5",
+        "my H<sub>2</sub>O is": "H<sub>2</sub>O is my",
         "a <sup>b</sup>": "<sup>b</sup> a",  # a tag like others
     }.items():
         assert translate_bytes(BACKWARDS, text.encode(), "markdown").decode() == translation

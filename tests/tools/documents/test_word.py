@@ -236,3 +236,5 @@ def test_what_is_raised_stays_behind_its_word():
     text = document(run("5 km") + run("2", raised) + run(" here"), run("one ") + run("two", raised))
     found = translated(text, BACKWARDS)
     assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["here km", "2", " 5", "two", " one"]
+    found = translated(document(run("my H") + run("2", raised) + run("O is")), BACKWARDS)
+    assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["H", "2", "O is my"]
