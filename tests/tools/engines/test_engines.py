@@ -73,7 +73,8 @@ def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(of_many,
     assert tag == ("<2fr>" if of_many.tags.place == "source" else "<2de>")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / "tokenizer.model"))
     source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/export_and_serve.md says
-    how = {"beam_size": 1, "max_decoding_length": len(source) - 1 + 50, "min_decoding_length": 0}
+    how = {"beam_size": 1, "min_decoding_length": 0}
+    how["max_decoding_length"] = len(source) - 1 + of_many.signatures.extra_length
     (result,) = ctranslate2.Translator(str(path)).translate_batch([source], **how)
     expected = of_many.translate("seven", source_lang="de", target_lang="fr")
     assert pieces.decode(result.hypotheses[0]) == expected != of_many.translate("seven")
