@@ -37,11 +37,8 @@ def made_from(make, check, values):
     Raises:
         The errors of `check` and of `values`. No weight gets values then, and Keras forgets the model.
     """
-    with (
-        forgotten(),
-        keras.StatelessScope(),
-        forgotten(),
-    ):  # Keras makes the values of the weights at its end, one weight after the other
+    # At the end of the scope, Keras makes the values of the weights, one after the other. Both can fail: block and end.
+    with forgotten(), keras.StatelessScope(), forgotten():
         model = make()
         for weight in model.weights:
             check(weight)

@@ -1,4 +1,7 @@
-"""Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free."""
+"""Every code block of the pages runs: on a tiny corpus, with trainings cut short and the ports that are free.
+
+A training or an export that no other command needs only has its flags checked.
+"""
 
 import collections
 import contextlib

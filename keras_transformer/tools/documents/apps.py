@@ -24,6 +24,7 @@ from keras_transformer.tools.documents.messages import MARKUP, Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 from keras_transformer.tools.documents.xliff import with_attribute
 
+INSIST = "`--format lines` translates all lines of a file"
 # Android: text that names another resource, and what a backslash writes.
 REFERENCE = re.compile(r"\s*[@?][^\s@?]*[:/][^\s]*\s*|\s*@(?:null|empty)\s*")
 ANDROID_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|\"", re.DOTALL)
@@ -188,10 +189,14 @@ def _in_element(opening, closing, parts):
 
 def _root(text, path, name, kind):
     """The `Node` of the first element, which must have a name."""
-    root = next((node for node in xml.parse(text, path).children if node.name), None)
+    try:
+        document = xml.parse(text, path)
+    except UserError as error:
+        raise UserError(f"{error}. {INSIST}") from None
+    root = next((node for node in document.children if node.name), None)
     if root is None or root.name != name:
         found = f"its first element is `{root.name}`" if root else "it has no element"
-        raise UserError(f"{path} is no {kind}: {found}, not `{name}`. `--format lines` translates all its lines")
+        raise UserError(f"{path} is no {kind}: {found}, not `{name}`. {INSIST}")
     return root
 
 
@@ -231,7 +236,7 @@ def find_strings(text, path):
 def _check_rest(text, start, end, path, kind):
     if rest := text[start:end].strip():
         line = text.count("\n", 0, text.index(rest, start)) + 1
-        raise UserError(f"{path} is no {kind}: line {line} cannot be read: {rest.splitlines()[0][:60]}")
+        raise UserError(f"{path} is no {kind}: line {line} cannot be read: {rest.splitlines()[0][:60]}. {INSIST}")
 
 
 def _apple(value):
@@ -295,7 +300,7 @@ def _json_values(text, path):
         notes = NOTES if isinstance(data, _Pairs) and data and all(map(_has_message, data)) else set()
         return list(_json_strings(data, JSON_TOKEN.finditer(text), notes))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no JSON: {error}. `--format lines` translates all its lines") from None
+        raise UserError(f"{path} is no JSON: {error}. {INSIST}") from None
 
 
 class _Pairs(list):
@@ -366,7 +371,7 @@ def _yaml_nodes(text, path):
             _add_scalars(document, False, found)
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} is no YAML: {reason}. `--format lines` translates all its lines") from None
+        raise UserError(f"{path} is no YAML: {reason}. {INSIST}") from None
     return [found[place] for place in sorted(found)]
 
 

@@ -64,7 +64,7 @@ class Memory:
     def __init__(self, pairs: Iterable[tuple[str, str]], threshold: int = EXACT):
         self.threshold = threshold
         self._most_similar = _scorer(threshold)
-        mended = ((mend(source), source, translation, *pairs) for source, translation, *pairs in pairs)
+        mended = ((mend(source), source, translation, *spans) for source, translation, *spans in pairs)
         self._entries = {key: pair for key, *pair in mended if key and mend(pair[1])}
         self._sources = [*self._entries] if threshold < EXACT else []
 
