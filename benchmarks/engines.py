@@ -7,6 +7,8 @@ Every run is exported for both engines in float32, with a beam of 4. One process
 one thread. Each figure is the median over the rounds of a ratio to CTranslate2 with the weights of the first run, so it
 means something on a busy machine, too. A batch has a ratio of rates, so more is better.
 
+`--compile` adds the compiled SavedModel of every run (`export.py --compile true`).
+
 `--tokens N` limits every search to N steps, and CTranslate2 never ends a search before. A model of random weights knows
 no end, so it takes N steps in both engines, as a trained model of that size would. These flags make such a run:
 
@@ -22,7 +24,7 @@ from pathlib import Path
 from benchmarks.compare_exports import in_turn, requests_of, seconds_of
 from benchmarks.decode_speed import export_to, load_ctranslate2, load_saved_model, tag_of
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.errors import check_positive
+from keras_transformer.errors import UserError, check_positive
 
 ROUNDS, BEAM_SIZE, BATCH_SIZE = 5, 4, 32
 
@@ -32,15 +34,17 @@ def parse_arguments():
     parser.add_argument("--model_dir", action="append", required=True, help="run directory, repeatable")
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     parser.add_argument("--tokens", type=int, help="steps of every search (default: as many as a translation has)")
+    parser.add_argument("--compile", action="store_true", help="also measure compiled SavedModels")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of all engines (default: {ROUNDS})")
     return parser.parse_args()
 
 
-def load_engines(model_dirs, tokens):
+def load_engines(model_dirs, tokens, is_compiled):
     """Exports every run for both engines and loads the exports: dict of name -> function from texts to translations."""
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
     from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
+    from keras_transformer.translation.searching import checked_programs
 
     engines, steps = {}, tokens or 0
     for model_dir in model_dirs:
@@ -51,13 +55,19 @@ def load_engines(model_dirs, tokens):
             engines[f"CTranslate2 of {name}"] = load_ctranslate2(path, BEAM_SIZE, tag_of(export), 1, steps)
             path = export_to(directory, "SavedModel", SavedModelExport(translator))
             engines[f"SavedModel of {name}"] = load_saved_model(path, steps)
+            if is_compiled:
+                programs = checked_programs(True, translator.model)
+                path = export_to(directory, "compiled", SavedModelExport(translator, programs=programs))
+                engines[f"compiled SavedModel of {name}"] = load_saved_model(path)
     return {name: functools.partial(translate, is_penalised=not tokens) for name, translate in engines.items()}
 
 
 def main(arguments):
+    if arguments.compile and arguments.tokens:
+        raise UserError("--tokens needs options, which compiled searches do not have: leave out one of the flags")
     check_positive(rounds=arguments.rounds, tokens=1 if arguments.tokens is None else arguments.tokens)
     lines = arguments.source.read_text(encoding="utf-8").splitlines()
-    engines = load_engines(arguments.model_dir, arguments.tokens)
+    engines = load_engines(arguments.model_dir, arguments.tokens, arguments.compile)
     measured = []
     for requests in requests_of(lines, [BATCH_SIZE]).values():
         for translate in engines.values():

@@ -10,6 +10,7 @@ POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
 LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
+PROGRAM_ROWS, PROGRAM_LENGTHS = (1, 4, 16, 32), (16, 32, 64)  # of compiled searches
 RECURRENT = ("rnn", "lstm", "gru")  # architectures before the Transformer
 
 TINY = {

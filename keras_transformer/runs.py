@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_transformer.config import Config, check_effect, configure
 from keras_transformer.data.corpora import pairs_corpus
+from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
@@ -23,6 +24,7 @@ from keras_transformer.training.decide import languages_of
 from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
+from keras_transformer.translation.searching import checked_programs
 from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
@@ -89,6 +91,7 @@ class Run:
         shortlist: int | None = None,
         source_lang: str | None = None,
         target_lang: str | None = None,
+        compiled: bool | Programs = False,
         **settings: Any,
     ) -> Path:
         """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
@@ -102,6 +105,8 @@ class Run:
                 translations of the validation set are the same, and its BLEU with and without.
             source_lang, target_lang: codes of languages of a model of many. They are the default of a SavedModel, and
                 the one direction of the other formats; the default of the run by default.
+            compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs`.
+                TensorFlow Serving then needs --xla_cpu_compilation_enabled=true.
 
         Returns:
             pathlib.Path of the version.
@@ -113,6 +118,8 @@ class Run:
         make_export = SavedModelExport if is_own else find_tool("engines", f"`format` {format}").export_class(format)
         if shortlist is not None and not make_export.has_shortlist:
             raise UserError(f"this engine uses all pieces. Received: shortlist={shortlist}, format={format!r}")
+        if compiled and not is_own:
+            raise UserError(f"only a SavedModel has compiled programs. Received: format={format!r}")
         if self.others and not is_own:
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
         directory = RunDirectory(self.path)
@@ -121,6 +128,8 @@ class Run:
         facts = {}
         if shortlist is not None:
             facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
+        if compiled:
+            facts["programs"] = checked_programs(compiled, translator.model, translator.shortlist)
         export = make_export(translator, precision, **facts)
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}

@@ -11,7 +11,8 @@ from keras_transformer.cli.flags import (
     languages,
 )
 from keras_transformer.cli.parser import Parser
-from keras_transformer.errors import UserError, counted
+from keras_transformer.errors import UserError, check_ascending, counted
+from keras_transformer.presets import PROGRAM_LENGTHS, PROGRAM_ROWS
 from keras_transformer.process import find_tool
 
 DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: the export translates as the run does.
@@ -20,6 +21,8 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
       a SavedModel for TensorFlow Serving. The tokenizer and beam search are inside: text in, text out
   python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
       the same in half the size. A few translations differ
+  python export.py --model_dir runs/mine --export_dir exports/mine_fast --compile true
+      a SavedModel that TensorFlow Serving compiles with XLA: a sentence takes half of the time or less
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
   python export.py --model_dir runs/mine --export_dir exports/mine_argos --format argos --quantization int8
@@ -57,6 +60,7 @@ def make_parser():
         help="only with --format ctranslate2, argos or litert: dtype of the matrices. litert knows float32 and int8 "
         "(default: float32)",
     )
+    add_program_arguments(parser)
     add_checkpoint_argument(parser)
     add_language_arguments(parser)
     add_search_arguments(parser)
@@ -69,6 +73,34 @@ def make_parser():
     )
     add_shortlist_argument(parser, prefix="not with --format ctranslate2 or argos: ")
     return parser
+
+
+def add_program_arguments(parser):
+    """Adds the flags of compiled programs."""
+    parser.add_argument(
+        "--compile",
+        type=bool,
+        metavar="{true,false}",
+        help="only with --format saved_model: run `translate` and `alternatives` as XLA programs of fixed sizes. One "
+        "sentence then takes half of the time or less. TensorFlow Serving needs --xla_cpu_compilation_enabled=true, "
+        "and compiles while it warms up, some seconds for each program (default: false)",
+    )
+    parser.add_argument(
+        "--compile_rows",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="only with --compile: sentences of a program. A batch takes the smallest that holds it "
+        f"(default: {' '.join(map(str, PROGRAM_ROWS))})",
+    )
+    parser.add_argument(
+        "--compile_lengths",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="only with --compile: most pieces of a source in a program. A longer one is "
+        f"translated without a program (default: {' '.join(map(str, PROGRAM_LENGTHS))})",
+    )
 
 
 def parse_arguments(parser):
@@ -85,6 +117,7 @@ def check_format(arguments):
     for name, formats, instead in (
         ("quantization", ("ctranslate2", "litert", "argos"), "a SavedModel has --precision"),
         ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization"),
+        ("compile", ("saved_model",), "the other engines are compiled programs"),
         ("beam_size", searching, "CTranslate2 takes it with each translation"),
         ("length_penalty", searching, "CTranslate2 takes it with each translation"),
         ("split_sentences", searching, "CTranslate2 translates each text at once"),
@@ -92,6 +125,13 @@ def check_format(arguments):
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")
+    for name in ("compile_rows", "compile_lengths"):
+        if (sizes := getattr(arguments, name)) is not None:
+            check_ascending(**{name: sizes})
+            if not arguments.compile:
+                raise UserError(f"--{name} needs --compile true")
+    if arguments.compile and arguments.shortlist:
+        raise UserError("--compile needs fixed sizes, and a --shortlist has another for each batch: leave out one")
     if arguments.format != "saved_model":
         find_tool("engines", f"--format {arguments.format}")
 
@@ -110,6 +150,7 @@ def main(arguments):
         arguments.checkpoint,
         arguments.shortlist,
         **languages(arguments),
+        compiled=arguments.compile and programs(arguments),
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
         split_sentences=arguments.split_sentences,
@@ -117,8 +158,15 @@ def main(arguments):
     print(f"exported    {path}\n{summarise(read_manifest(path))}")
 
 
+def programs(arguments):
+    """The `Programs` that the flags ask for."""
+    from keras_transformer.decoding.programs import Programs
+
+    return Programs(tuple(arguments.compile_rows or PROGRAM_ROWS), tuple(arguments.compile_lengths or PROGRAM_LENGTHS))
+
+
 def summarise(manifest):
-    """Summarises a manifest for people: str of three lines, and one more for a shortlist."""
+    """Summarises a manifest for people: str of three lines, and one more for programs and for a shortlist."""
     parity, loading = manifest["parity"], manifest["loading"]
     memory = f"{loading['memory_bytes'] / 1e6:.0f} MB"
     beam_size, equal, sentences = parity["beam_size"], parity["equal"], parity["sentences"]
@@ -127,9 +175,15 @@ def summarise(manifest):
     return (
         f"translates  {equal} of {counted(sentences, 'sentence')} as the run does, with a beam of {beam_size}\n"
         f"size        {size / 1e6:.1f} MB on disk\n"
+        f"{_summarise_programs(manifest['programs']) if 'programs' in manifest else ''}"
         f"loads       in {loading['seconds']:.1f} s{warm_up}; {memory} of memory after translating"
         f"{_summarise_shortlist(manifest['shortlist']) if 'shortlist' in manifest else ''}"
     )
+
+
+def _summarise_programs(found):
+    number = counted(len(found), "program")
+    return f"compiles    {number}: TensorFlow Serving needs --xla_cpu_compilation_enabled=true\n"
 
 
 def _summarise_shortlist(found):

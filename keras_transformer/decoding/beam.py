@@ -19,7 +19,10 @@ from keras_transformer.decoding.search import (
     search,
     take,
     where_rows,
+    with_columns,
 )
+
+OWN_OPTIONS = ("beam_size", "length_penalty")  # which the search itself reads, and not `next_tokens`
 
 
 class Beam(NamedTuple):
@@ -32,6 +35,7 @@ class Beam(NamedTuple):
     finished: Hypotheses  # of W, best first; scores are normalised
     done: tf.Tensor  # bool (B,)
     limits: tf.Tensor  # int32 (B, 1)
+    wanted: tf.Tensor  # int32 ()
     options: dict  # name -> (B, ...)
     state: Any  # of the model: nest of (B, ...)
 
@@ -44,7 +48,62 @@ class Candidates(NamedTuple):
     parents: tf.Tensor  # int32 (B, N): the live hypothesis that each extends
 
 
-def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_penalty, wanted=1, options=None):
+class BeamSearch:
+    """A beam search, step by step. `beam_search` says what it does.
+
+    Args:
+        step, width, bos_id, eos_id, pad_id: those of `beam_search`.
+    """
+
+    def __init__(self, step, *, width, bos_id, eos_id, pad_id):
+        self.step, self.width = step, width
+        self.bos_id, self.eos_id, self.pad_id = bos_id, eos_id, pad_id
+
+    def begin(self, state, limits, length_penalty, wanted=1, options=None, room=None):
+        """The `Beam` before the first step. Its hypotheses have `room` columns, None for as many as the limits need."""
+        limits = tf.convert_to_tensor(limits, tf.int32)
+        options = {name: x if x.shape.rank == 2 else x[:, None] for name, x in (options or {}).items()}
+        options.setdefault("beam_size", per_row(self.width, limits, tf.int32))
+        options["length_penalty"] = per_row(length_penalty, limits)
+        live = empty_hypotheses(limits, self.width, self.pad_id, room)
+        finished = no_hypotheses(limits, self.width, self.pad_id, room)
+        ids, parents = tf.fill(tf.shape(live.lengths), self.bos_id), tf.zeros_like(live.lengths)
+        wanted = tf.convert_to_tensor(wanted, tf.int32)
+        return Beam(tf.constant(0), ids, parents, live, finished, limits <= 0, limits[:, None], wanted, options, state)
+
+    def advance(self, beam):
+        """The `Beam` after one more step."""
+        logits, state = self.step(beam.ids, beam.parents, beam.position, beam.state)
+        chosen = {name: option for name, option in beam.options.items() if name not in OWN_OPTIONS}
+        candidates = _expand(beam.live, logits, chosen)
+        kept = _keep_live(candidates, beam.options["beam_size"], self.eos_id)
+        finished = _keep_finished(beam.finished, candidates, beam.options, self.eos_id)
+
+        moves = ~beam.done & (candidates.hypotheses.scores[:, 0] > IMPOSSIBLE)
+        live, finished = where_rows(moves, (kept.hypotheses, finished), (beam.live, beam.finished))
+        done = ~moves | _is_decided(live, finished, beam.limits, beam.options, beam.wanted)
+        return beam._replace(
+            position=beam.position + 1,
+            ids=kept.tokens,
+            parents=kept.parents,
+            live=live,
+            finished=finished,
+            done=done,
+            state=state,
+        )
+
+    def results(self, beam):
+        """The `Hypotheses` of a `Beam`: those that have finished, and where there are none, those under way."""
+        has_finished = beam.finished.scores[:, 0] > IMPOSSIBLE
+        return where_rows(has_finished, beam.finished, normalised(beam.live, beam.options["length_penalty"]))
+
+    def with_columns(self, beam, columns):
+        """The `Beam` with so many columns of ids."""
+        live, finished = (with_columns(each, columns, self.pad_id) for each in (beam.live, beam.finished))
+        return beam._replace(live=live, finished=finished)
+
+
+def beam_search(step, state, limits, *, length_penalty, wanted=1, options=None, **how):
     """Keeps the W most likely unfinished hypotheses of every row, and the W best-scored that have reached eos.
 
     - A hypothesis finishes when eos puts it among the W most likely continuations of its row.
@@ -65,54 +124,20 @@ def beam_search(step, state, limits, *, width, bos_id, eos_id, pad_id, length_pe
         state: nest of tensors (B, ...), the state of the model for each row. Axes may grow from step to step
             if they start out empty or of unknown size.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
-        width: W.
-        bos_id: the token at position 0.
-        eos_id: the token that ends a hypothesis.
-        pad_id: the token that fills `ids` after a hypothesis.
         length_penalty: alpha of ((5 + n) / 6)^alpha, float32 scalar or (B,).
         wanted: int, or int32 scalar, 1 ... W: how many hypotheses of the result matter. The search does not go on for
             the sake of the others.
         options: dict of options of each row, (B,) or (B, ...): those of `next_tokens`, and "beam_size", int32
             1 ... W. None for none. Scores are sums of log-probabilities after the options.
+        **how: `width`, W; `bos_id`, the token at position 0; `eos_id`, the token that ends a hypothesis; `pad_id`, the
+            token that fills `ids` after a hypothesis.
 
     Returns:
         `Hypotheses` of W, best first.
     """
-    limits = tf.convert_to_tensor(limits, tf.int32)
-    options = {name: x if x.shape.rank == 2 else x[:, None] for name, x in (options or {}).items()}
-    sizes = options.pop("beam_size", per_row(width, limits, tf.int32))
-    beam = _first_beam(state, limits, {**options, "beam_size": sizes}, width, bos_id, pad_id)
-    alpha = per_row(length_penalty, limits)
-    beam = beam._replace(options={**beam.options, "length_penalty": alpha})
-
-    def advance(beam):
-        logits, state = step(beam.ids, beam.parents, beam.position, beam.state)
-        chosen = {name: beam.options[name] for name in options}
-        candidates = _expand(beam.live, logits, chosen)
-        kept = _keep_live(candidates, beam.options["beam_size"], eos_id)
-        finished = _keep_finished(beam.finished, candidates, beam.options, eos_id)
-
-        moves = ~beam.done & (candidates.hypotheses.scores[:, 0] > IMPOSSIBLE)
-        live, finished = where_rows(moves, (kept.hypotheses, finished), (beam.live, beam.finished))
-        done = ~moves | _is_decided(live, finished, beam.limits, beam.options, wanted)
-        return beam._replace(
-            position=beam.position + 1,
-            ids=kept.tokens,
-            parents=kept.parents,
-            live=live,
-            finished=finished,
-            done=done,
-            state=state,
-        )
-
-    return presented(search(advance, beam, _results), pad_id)
-
-
-def _first_beam(state, limits, options, width, bos_id, pad_id):
-    live = empty_hypotheses(limits, width, pad_id)
-    finished = no_hypotheses(limits, width, pad_id)
-    ids, parents = tf.fill(tf.shape(live.lengths), bos_id), tf.zeros_like(live.lengths)
-    return Beam(tf.constant(0), ids, parents, live, finished, limits <= 0, limits[:, None], options, state)
+    searching = BeamSearch(step, **how)
+    beam = searching.begin(state, limits, length_penalty, wanted, options)
+    return presented(search(searching.advance, beam, searching.results), searching.pad_id)
 
 
 def _expand(live, logits, options):
@@ -158,14 +183,9 @@ def _is_decided(live, finished, limits, options, wanted):
     # mildest penalty ahead: that of the limit, or that of the next step where alpha is negative.
     alpha = options["length_penalty"]
     best_to_come = scores / tf.maximum(penalty(limits, alpha), penalty(lengths + 1, alpha))
-    is_hopeless = best_to_come <= finished.scores[:, wanted - 1, None]
+    is_hopeless = best_to_come <= tf.gather(finished.scores, wanted - 1, axis=1)[:, None]
     is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > IMPOSSIBLE
     # Behind the best, whatever is wanted: so the first of several results is the one result of a search for one. All
     # of this step have the same length, so with a beam of 1 no live hypothesis is ahead of one that has just finished.
     is_behind = scores / penalty(lengths, alpha) <= finished.scores[:, :1]
     return tf.squeeze(is_hopeless | (is_full & is_behind) | (lengths >= limits), axis=1)
-
-
-def _results(beam):
-    has_finished = beam.finished.scores[:, 0] > IMPOSSIBLE
-    return where_rows(has_finished, beam.finished, normalised(beam.live, beam.options["length_penalty"]))

@@ -39,31 +39,28 @@ class Required(NamedTuple):
         forced = tf.math.count_nonzero(prefix, axis=1, dtype=tf.int32)
         return cls(counts, tf.maximum(limits, forced + tf.reduce_sum(counts, axis=1)))
 
-    def start(self, start):
-        """Turns the model's function from W to the first state into the one for `step`."""
+    def state(self, state, width):
+        """Turns the first state of the model into that of `constrained`, for W hypotheses."""
+        missing = tf.repeat(self.counts[:, None], width, axis=1)  # (B, W, M)
+        return {"model": state, "missing": missing, "limits": self.limits[:, None]}
 
-        def start_with(width):
-            missing = tf.repeat(self.counts[:, None], width, axis=1)  # (B, W, M)
-            return {"model": start(width), "missing": missing, "limits": self.limits[:, None]}
 
-        return start_with
+def constrained(step, eos_id):
+    """The step function of a search under the constraint of `Required`.
 
-    def step(self, step, eos_id):
-        """The step function of a search under the constraint.
+    Args:
+        step: that of the model (see `beam_search`).
+        eos_id: int.
+    """
 
-        Args:
-            step: that of the model (see `beam_search`).
-            eos_id: int.
-        """
+    def step_with(ids, parents, position, state):
+        logits, model_state = step(ids, parents, position, state["model"])
+        had = tf.gather(state["missing"], parents, batch_dims=1)
+        missing = had - tf.one_hot(ids - eos_id - 1, had.shape[-1], dtype=tf.int32)
+        allowed = _allowed(logits, missing, state["limits"] - position, eos_id)
+        return allowed, {**state, "model": model_state, "missing": missing}
 
-        def step_with(ids, parents, position, state):
-            logits, model_state = step(ids, parents, position, state["model"])
-            had = tf.gather(state["missing"], parents, batch_dims=1)
-            missing = had - tf.one_hot(ids - eos_id - 1, had.shape[-1], dtype=tf.int32)
-            allowed = _allowed(logits, missing, state["limits"] - position, eos_id)
-            return allowed, {**state, "model": model_state, "missing": missing}
-
-        return step_with
+    return step_with
 
 
 def _allowed(logits, missing, room, eos_id):

@@ -28,10 +28,11 @@ class Hypotheses(NamedTuple):
     lengths: tf.Tensor  # int32 (B, W): tokens, eos included
 
 
-def no_hypotheses(limits, width, pad_id):
-    """`width` slots per row without a hypothesis, with room for the largest of `limits`, int32 (B,)."""
+def no_hypotheses(limits, width, pad_id, room=None):
+    """`width` slots per row without a hypothesis, with `room` columns: None for the largest of `limits`, int32 (B,)."""
     rows = tf.shape(limits)[0]
-    room = tf.maximum(tf.reduce_max(limits), 0)  # the maximum over no rows is the smallest int32
+    if room is None:
+        room = tf.maximum(tf.reduce_max(limits), 0)  # the maximum over no rows is the smallest int32
     return Hypotheses(
         ids=tf.fill([rows, width, room], pad_id),
         scores=tf.fill([rows, width], IMPOSSIBLE),
@@ -39,12 +40,12 @@ def no_hypotheses(limits, width, pad_id):
     )
 
 
-def empty_hypotheses(limits, width, pad_id):
+def empty_hypotheses(limits, width, pad_id, room=None):
     """The start of a search: one empty hypothesis of log-probability 0 per row, and `width` - 1 slots without one.
 
     `width` equal starts would fill the beam with copies of the same hypothesis.
     """
-    none = no_hypotheses(limits, width, pad_id)
+    none = no_hypotheses(limits, width, pad_id, room)
     scores = tf.one_hot(0, width, on_value=0.0, off_value=IMPOSSIBLE)  # (W,)
     return none._replace(scores=tf.broadcast_to(scores, tf.shape(none.scores)))
 
@@ -94,6 +95,13 @@ def last_repeated(hypotheses):
     # A negative length penalty can make the score of a real hypothesis lower than `UNFILLED_SCORE`.
     found = tf.math.count_nonzero(hypotheses.scores != UNFILLED_SCORE, axis=1, keepdims=True, dtype=tf.int32)
     return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), tf.maximum(found - 1, 0)))
+
+
+def with_columns(hypotheses, columns, pad_id):
+    """The hypotheses with `columns` columns of ids, at least as many as the longest needs."""
+    ids = hypotheses.ids[..., :columns]
+    missing = [[0, 0], [0, 0], [0, columns - tf.shape(ids)[2]]]
+    return hypotheses._replace(ids=tf.pad(ids, missing, constant_values=pad_id))
 
 
 def take(nest, indices):
@@ -194,14 +202,11 @@ def uniform(seed, position):
 def _most_likely(logits, count):
     """`next_tokens` without options.
 
-    The log-probability of a token is its logit, less that of the best token, plus the log-probability of the best. So
-    only two passes go over the vocabulary: a softmax, which is one kernel, and the search for the largest. A
-    log-softmax and `tf.math.top_k` take three times as long.
+    A log-softmax of all tokens, of which few are needed, would be written to memory and searched: that takes longer.
     """
     logits = tf.cast(logits, tf.float32)
     chosen, tokens = largest(logits, count)
-    best = tf.gather(tf.nn.softmax(logits), tokens[..., :1], batch_dims=2)  # (B, W, 1)
-    log_probs = chosen - chosen[..., :1] + tf.math.log(best)
+    log_probs = chosen - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     return tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs), tokens
 
 
@@ -318,7 +323,7 @@ def search(advance, state, results):
     unfinished = tf.where(~state.done)[:, 0]
 
     def go_on(rows, state, found):
-        state = _loop(_most_are_under_way, lambda state: (advance(state),), (state,))[0]
+        state = loop(_most_are_under_way, lambda state: (advance(state),), (state,))[0]
         found = tf.nest.map_structure(
             lambda all_rows, some: tf.tensor_scatter_nd_update(all_rows, rows[:, None], some), found, results(state)
         )
@@ -326,7 +331,7 @@ def search(advance, state, results):
         return tf.gather(rows, left), take_rows(state, left), found
 
     start = (unfinished, _free_to_grow(take_rows(state, unfinished)), results(state))
-    return _loop(lambda rows, *_: tf.size(rows) > 0, go_on, start)[-1]
+    return loop(lambda rows, *_: tf.size(rows) > 0, go_on, start)[-1]
 
 
 def take_rows(state, rows):
@@ -353,7 +358,9 @@ def _most_are_under_way(state):
     return 2 * tf.math.count_nonzero(state.done, dtype=tf.int32) < tf.size(state.done)
 
 
-def _loop(cond, body, start):
+def loop(cond, body, start):
+    """A loop of TensorFlow over nests of tensors (B, ...) and scalars, whose rows may become more or fewer."""
+
     def invariant(tensor):
         return tf.TensorShape([None, *tensor.shape[1:]][: tensor.shape.rank])
 

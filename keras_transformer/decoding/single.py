@@ -17,6 +17,7 @@ from keras_transformer.decoding.search import (
     presented,
     search,
     where_rows,
+    with_columns,
 )
 
 
@@ -32,52 +33,29 @@ class SearchState(NamedTuple):
     state: Any  # of the model: nest of (B, ...)
 
 
-def greedy_search(step, state, limits, **how):
-    """Extends one hypothesis per row by its most likely token: the result of `beam_search` with a beam of 1.
-
-    Arguments and result: see `_extend_until_end`.
-    """
-    return _extend_until_end(step, state, limits, {}, **how)
-
-
-def sample(step, state, limits, options, **how):
-    """Extends one hypothesis per row by tokens drawn at random.
+class SingleSearch:
+    """A search for one hypothesis per row, step by step, with the methods of `BeamSearch`.
 
     Args:
-        options: dict of the options of `drawn_tokens`, each (B,).
-        step, state, limits, how: see `_extend_until_end`.
-
-    Returns:
-        `Hypotheses` of W = 1; scores are sums of the model's log-probabilities before the options.
+        step, bos_id, eos_id, pad_id: see `beam_search`; W = 1.
     """
-    return _extend_until_end(step, state, limits, {name: option[:, None] for name, option in options.items()}, **how)
 
+    def __init__(self, step, *, bos_id, eos_id, pad_id):
+        self.step, self.bos_id, self.eos_id, self.pad_id = step, bos_id, eos_id, pad_id
 
-def _extend_until_end(step, state, limits, options, *, bos_id, eos_id, pad_id, length_penalty):
-    """Extends one hypothesis per row until eos or the row's limit is reached.
+    def begin(self, state, limits, length_penalty, wanted=1, options=None, room=None):
+        """The `SearchState` before the first step; `wanted` changes nothing. See `BeamSearch.begin`."""
+        limits = tf.convert_to_tensor(limits, tf.int32)
+        options = {name: option[:, None] for name, option in (options or {}).items()}
+        options["length_penalty"] = per_row(length_penalty, limits)
+        empty = empty_hypotheses(limits, 1, self.pad_id, room)
+        ids = tf.fill(tf.shape(empty.lengths), self.bos_id)
+        return SearchState(tf.constant(0), ids, empty, limits <= 0, limits[:, None], options, state)
 
-    A row whose logits are no longer a distribution (NaN) keeps the hypothesis that it has. No row's result depends on
-    the others.
-
-    Args:
-        step: see `beam_search`; W = 1.
-        state: see `beam_search`.
-        limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
-        options: those of `drawn_tokens`; {} takes the most likely token.
-        bos_id: the token at position 0.
-        eos_id: the token that ends a hypothesis.
-        pad_id: the token that fills `ids` after a hypothesis.
-        length_penalty: alpha, float32 scalar or (B,). It changes the score, never the choice.
-
-    Returns:
-        `Hypotheses` of W = 1.
-    """
-    limits = tf.convert_to_tensor(limits, tf.int32)
-
-    def advance(now):
-        parents = tf.zeros_like(now.ids)
-        logits, state = step(now.ids, parents, now.position, now.state)
-        if options:
+    def advance(self, now):
+        """The `SearchState` after one more step."""
+        logits, state = self.step(now.ids, tf.zeros_like(now.ids), now.position, now.state)
+        if "temperature" in now.options:
             chosen = drawn_tokens(logits, now.options, now.position)
         else:
             chosen = next_tokens(logits, now.hypotheses, {}, 1)
@@ -86,13 +64,45 @@ def _extend_until_end(step, state, limits, options, *, bos_id, eos_id, pad_id, l
 
         moves = ~now.done & (longer.scores[:, 0] > IMPOSSIBLE)
         hypotheses = where_rows(moves, longer, now.hypotheses)
-        ended = tf.squeeze(is_finished(tokens, eos_id) | (hypotheses.lengths >= now.limits), axis=1)
+        ended = tf.squeeze(is_finished(tokens, self.eos_id) | (hypotheses.lengths >= now.limits), axis=1)
         return now._replace(
             position=now.position + 1, ids=tokens, hypotheses=hypotheses, done=~moves | ended, state=state
         )
 
-    empty = empty_hypotheses(limits, 1, pad_id)
-    ids = tf.fill(tf.shape(empty.lengths), bos_id)
-    start = SearchState(tf.constant(0), ids, empty, limits <= 0, limits[:, None], options, state)
-    hypotheses = search(advance, start, lambda now: now.hypotheses)
-    return presented(normalised(hypotheses, per_row(length_penalty, limits)), pad_id)
+    def results(self, now):
+        """The `Hypotheses` of a `SearchState`."""
+        return normalised(now.hypotheses, now.options["length_penalty"])
+
+    def with_columns(self, now, columns):
+        """The `SearchState` with so many columns of ids."""
+        return now._replace(hypotheses=with_columns(now.hypotheses, columns, self.pad_id))
+
+
+def greedy_search(step, state, limits, **how):
+    """Extends one hypothesis per row by its most likely token: the result of `beam_search` with a beam of 1.
+
+    Arguments and result: see `sample`.
+    """
+    return sample(step, state, limits, {}, **how)
+
+
+def sample(step, state, limits, options, *, length_penalty, **how):
+    """Extends one hypothesis per row by tokens drawn at random, until eos or the row's limit is reached.
+
+    A row whose logits are no longer a distribution (NaN) keeps the hypothesis that it has. No row's result depends on
+    the others.
+
+    Args:
+        step: see `beam_search`; W = 1.
+        state: see `beam_search`.
+        limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
+        options: dict of the options of `drawn_tokens`, each (B,); {} takes the most likely token.
+        length_penalty: alpha, float32 scalar or (B,). It changes the score, never the choice.
+        **how: `bos_id`, `eos_id` and `pad_id`, see `beam_search`.
+
+    Returns:
+        `Hypotheses` of W = 1; scores are sums of the model's log-probabilities before the options.
+    """
+    searching = SingleSearch(step, **how)
+    state = searching.begin(state, limits, length_penalty, options=options)
+    return presented(search(searching.advance, state, searching.results), searching.pad_id)

@@ -16,10 +16,11 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.errors import ExportError, counted
 from keras_transformer.export.compact import compact_saved_model
-from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
+from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, texts_of_programs, write_warm_up
 from keras_transformer.layers.embedding import columns_of
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
+MOST_TIES = 0.02  # share of the translations that may differ where their scores are equal
 LEAST_EQUAL_ROUNDED = 0.8  # share of the translations that stay the same where numbers are rounded otherwise
 
 # What people without this project do with an export. On the CPU, because the process that exports may hold the GPU.
@@ -98,13 +99,14 @@ class SavedModelExport:
         precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
             changes a few translations; it is fast only where the hardware multiplies it.
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
+        programs: `Programs` that `translate` and `alternatives` run; None for an export without XLA.
     """
 
     libraries, has_shortlist = (), True
 
-    def __init__(self, translator, precision="float32", shortlist=None):
+    def __init__(self, translator, precision="float32", shortlist=None, programs=None):
         self.reference = translator
-        self.shortlist = shortlist
+        self.shortlist, self.programs = shortlist, programs
         self.precision = precision
         is_exact = precision == "float32"
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if is_exact else (LEAST_EQUAL_ROUNDED, np.inf)
@@ -118,14 +120,15 @@ class SavedModelExport:
         def projections(members):
             return [(each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)]
 
-        translator = self.reference.with_model(model, projections=projections)
+        translator = self.reference.with_model(model, projections=projections, programs=self.programs)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
         tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
-        write_warm_up(directory, translator.tags)
+        texts = texts_of_programs(self.programs, translator.source_tokenizer)
+        write_warm_up(directory, translator.tags, texts)
 
     @contextlib.contextmanager
     def opened(self, directory):
@@ -142,6 +145,8 @@ class SavedModelExport:
         def translate_batch(sentences):
             outputs = run(session, signatures["serving_default"], sentences, **self.languages(len(sentences)))
             texts = [text.decode("utf-8") for text in outputs["translation"]]
+            if self.programs:
+                self.check_programs(session, signatures["serving_default"], sentences)
             translated.append((sentences, texts))
             return texts, outputs["score"].tolist()
 
@@ -150,6 +155,28 @@ class SavedModelExport:
             yield translate_batch
         for sentences, texts in translated:  # now, when the memory of the Session is free
             self.check_in_python(directory, sentences, texts)
+
+    def check_programs(self, session, signature, sentences):
+        """Raises ExportError if a program, or the way around it, translates otherwise than the run.
+
+        Every program gets as many texts as it takes, and one more text or a longer one goes past each.
+        """
+        batches = list(batches_of_programs(self.programs, self.reference.source_tokenizer, sentences))
+        expected = [each for batch in batches for each in zip(*self.expected(batch), strict=True)]
+        rows = [(text, len(batch)) for batch in batches for text in batch]
+        found = []
+        for batch in batches:
+            outputs = run(session, signature, batch, **self.languages(len(batch)))
+            texts = [text.decode("utf-8") for text in outputs["translation"]]
+            found += zip(texts, outputs["score"].tolist(), strict=True)
+        others = [(row, one, two) for row, one, two in zip(rows, expected, found, strict=True) if one[0] != two[0]]
+        worst = max(zip(rows, expected, found, strict=True), key=lambda row: abs(row[1][1] - row[2][1]))
+        if not abs(worst[1][1] - worst[2][1]) <= self.score_tolerance or len(others) > MOST_TIES * len(rows):
+            (text, size), one, two = others[0] if others else worst
+            raise ExportError(
+                f"a compiled program translates {text!r} in a batch of {size} to {two[0]!r} (score {two[1]:.4f}), the "
+                f"run directory to {one[0]!r} ({one[1]:.4f}): {self.advice}"
+            )
 
     def check_in_python(self, directory, sentences, texts):
         """Raises ExportError if Python's loader translates otherwise than a Session, which found `texts`."""
@@ -188,10 +215,38 @@ class SavedModelExport:
             "weights": self.precision,
             "search": self.reference.settings,
             **({"shortlist": self.shortlist} if self.shortlist else {}),
+            **({"programs": self.programs.listed()} if self.programs else {}),
             **({"languages": self.reference.tags.listed()} if self.reference.tags else {}),
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }
+
+
+def batches_of_programs(programs, tokenizer, sentences):
+    """Texts that go through every program, and just past it: yields lists of str.
+
+    Args:
+        programs: `Programs`.
+        tokenizer: `Tokenizer` of the sentences.
+        sentences: list of str, from whose words the texts are made.
+    """
+    words = [word for sentence in sentences for word in sentence.split() if word.isalpha()] or ["a"]
+    numbers = tokenizer.encode(tf.constant(words)).row_lengths().numpy().tolist()
+
+    def text_of(first, most):
+        chosen, left = [], most
+        for word, number in itertools.islice(itertools.cycle(zip(words, numbers, strict=True)), first, first + most):
+            left -= number
+            if left < 0 and chosen:
+                break
+            chosen.append(word)
+        return " ".join(chosen)
+
+    for length in programs.lengths:
+        for rows in programs.rows:
+            yield [text_of(row, length) for row in range(rows)]
+    yield [text_of(0, programs.lengths[-1] + 5)]
+    yield [text_of(row, programs.lengths[0]) for row in range(programs.rows[-1] + 1)]
 
 
 def share_default(directory):
@@ -236,8 +291,10 @@ def describe_signatures(definitions):
 @contextlib.contextmanager
 def open_like_serving(path):
     """Loads a SavedModel as TensorFlow Serving does: (Session, name -> SignatureDef)."""
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        yield session, tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path)).signature_def
+    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph())) as session:
+        with session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path))
+        yield session, loaded.signature_def
 
 
 def run(session, signature, sentences, **languages):

@@ -5,6 +5,7 @@ TensorFlow Serving reads the requests from a file beside the SavedModel. If one 
 not load the version. The export therefore replays every request.
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -20,30 +21,51 @@ TEXT = "A man is riding a bike."  # Long or odd text makes a load slower: the se
 BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/config/batching.config.
 
 
-def warm_up_requests(tags=None):
-    """Returns one PredictRequest per signature and batch size: list. The requests name no model.
+def warm_up_requests(tags=None, texts=()):
+    """Returns one PredictRequest per signature and batch size, and one per program: list. They name no model.
 
     There is none for `serving_default`, which is another name of `translate`.
 
     Args:
         tags: `LanguageTags` of a model of many languages, or None.
+        texts: the text and the batch size of each compiled program, from `texts_of_programs`.
     """
     languages = dict(zip(LANGUAGE_INPUTS, tags.default_codes, strict=True)) if tags else {}
+    wanted = [(signature, TEXT, size) for signature in INPUTS for size in BATCH_SIZES]
     return [
-        warm_up_request(signature, inputs_of(signature, tags), batch_size, languages)
-        for signature in INPUTS
-        for batch_size in BATCH_SIZES
+        warm_up_request(signature, inputs_of(signature, tags), size, languages, text)
+        for signature, text, size in [*wanted, *(("translate", *each) for each in texts)]
     ]
 
 
-def warm_up_request(signature, inputs, batch_size, languages):
-    """Makes a request with `TEXT` in every row and with the example of each option, so every operation runs.
+def texts_of_programs(programs, tokenizer):
+    """A text for each compiled program, which it alone can translate, and the rows: list of (str, int).
+
+    Args:
+        programs: `Programs`, or None.
+        tokenizer: `Tokenizer` of the texts.
+    """
+    if programs is None:
+        return []
+    words = TEXT.rstrip(".").split()
+    texts = [" ".join(itertools.islice(itertools.cycle(words), n)) for n in range(1, programs.lengths[-1] + 1)]
+    numbers = [len(ids) for ids in tokenizer.encode(tf.constant(texts)).to_list()]
+    found = []
+    for length, shorter in zip(programs.lengths, (0, *programs.lengths), strict=False):
+        fitting = [text for text, number in zip(texts, numbers, strict=True) if shorter < number <= length]
+        found += [(text, rows) for text in fitting[-1:] for rows in programs.rows]
+    return found
+
+
+def warm_up_request(signature, inputs, batch_size, languages, text=TEXT):
+    """Makes a request with a text in every row and with the example of each option, so every operation runs.
 
     Args:
         signature: str.
         inputs: input name -> dtype, of the signature.
         batch_size: int.
         languages: dict, values of the inputs `LANGUAGE_INPUTS`.
+        text: str.
 
     Returns:
         PredictRequest.
@@ -52,22 +74,22 @@ def warm_up_request(signature, inputs, batch_size, languages):
     request.model_spec.signature_name = signature
     examples = {option.name: option.example for option in OPTIONS} | languages
     for name, dtype in inputs.items():
-        values = [examples.get(name, TEXT)] * batch_size
+        values = [examples.get(name, text)] * batch_size
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
     return request
 
 
-def write_warm_up(directory, tags=None):
+def write_warm_up(directory, tags=None, texts=()):
     """Writes the requests beside a SavedModel, into the file that TensorFlow Serving reads.
 
     Args:
         directory: the directory of the SavedModel.
-        tags: see `warm_up_requests`.
+        tags, texts: see `warm_up_requests`.
     """
     path = Path(directory) / FILE
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for request in warm_up_requests(tags):
+        for request in warm_up_requests(tags, texts):
             log = PredictionLog()
             log.predict_log.request.CopyFrom(request)
             writer.write(log.SerializeToString())

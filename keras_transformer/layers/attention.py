@@ -86,6 +86,20 @@ def merge_heads(heads):
     return ops.reshape(heads, (-1, inner_shape(heads)[0], heads.shape[2] * heads.shape[3]))
 
 
+def appended(past, newest, position):
+    """Joins the W newest vectors to those of the positions before: (B, G, t*W, ...), (B, G, W, ...) -> (t+1)*W."""
+    return ops.concatenate([past, newest], axis=2)
+
+
+def written(past, newest, position):
+    """As `appended`, into a room that has a place for every position: (B, G, room*W, ...) -> the same shape.
+
+    Only a compiler runs this well, and stock TensorFlow Serving refuses it outside of a compiled function.
+    """
+    start = [0, 0, position * newest.shape[2], 0]
+    return ops.slice_update(past, [ops.cast(each, "int32") for each in start[: len(past.shape)]], newest)
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O (section 3.2.2).
@@ -196,12 +210,12 @@ class MultiHeadAttention(Layer):
         keys, values = self.project(memory)
         return self.attend(x, keys, values, attention_mask, training=training)
 
-    def empty_cache(self, batch):
-        """The keys and values before the first position, two of (B, G, 0, K)."""
-        shapes = ((batch, self.num_key_value_heads, 0, width) for width in (self.d_key, self.d_value))
+    def empty_cache(self, batch, places=0):
+        """The keys and values before the first position, two of (B, G, 0, K), or of (B, G, places, K) to write into."""
+        shapes = ((batch, self.num_key_value_heads, places, width) for width in (self.d_key, self.d_value))
         return tuple(ops.zeros(shape, self.compute_dtype) for shape in shapes)
 
-    def step(self, x, position, cache, history=None):
+    def step(self, x, position, cache, history=None, add=appended):
         """Self-attention of the newest position of W hypotheses to the positions before it.
 
         Args:
@@ -209,12 +223,13 @@ class MultiHeadAttention(Layer):
             position: int scalar, t.
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             history: bool, broadcastable to (B, H, W, (t+1)*W): the keys that belong to each hypothesis.
+            add: how the cache takes this position, `appended` or `written`.
 
         Returns:
-            (B, W, D), and the cache with this position appended, two of (B, G, (t+1)*W, K).
+            (B, W, D), and the cache with this position, two of (B, G, (t+1)*W, K).
         """
         newest = self.project(x, position)
-        cache = tuple(ops.concatenate([old, new], axis=2) for old, new in zip(cache, newest, strict=True))
+        cache = tuple(add(old, new, position) for old, new in zip(cache, newest, strict=True))
         return self.attend(x, *cache, history, position), cache
 
 
@@ -262,11 +277,11 @@ class NoAttention(Layer):
     def call(self, x, memory, attention_mask=None, training=False):
         return self.attend(x)
 
-    def empty_cache(self, batch):
+    def empty_cache(self, batch, places=0):
         """Nothing to keep: ()."""
         return ()
 
-    def step(self, x, position, cache, history=None):
+    def step(self, x, position, cache, history=None, add=appended):
         """The result of `attend` for x (B, W, D), and the cache as it is."""
         return self.attend(x), cache
 

@@ -14,6 +14,7 @@ from keras_transformer.layers.attention import (
     NoAttention,
     RelativeAttention,
     RotaryAttention,
+    appended,
     causal_mask,
 )
 from keras_transformer.layers.embedding import SINUSOIDAL, LearnedPositions, NoPositions, PositionalEncoding
@@ -324,7 +325,7 @@ class DecoderLayer(EncoderLayer):
         x = self.attend_to_memory(x, (keys, values), source_mask)
         return self.feed_position(x), weights
 
-    def step(self, x, position, history, cache, projected_memory, source_mask=None):
+    def step(self, x, position, history, cache, projected_memory, source_mask=None, add=appended):
         """One position of W hypotheses per row, which attend to the positions before it through the cache.
 
         The W hypotheses are W queries of one row. So neither memory nor the cache is ever copied for a hypothesis.
@@ -335,12 +336,13 @@ class DecoderLayer(EncoderLayer):
             cache: keys and values of the positions before, two of (B, G, t*W, K).
             projected_memory: two of (B, G, S, K), from `cross_attention.project`.
             source_mask: bool (B, 1, 1, S).
+            add: how the cache takes these positions, `appended` or `written`.
 
         Returns:
-            (B, W, D), and the cache with these positions appended, two of (B, G, (t+1)*W, K).
+            (B, W, D), and the cache with these positions, two of (B, G, (t+1)*W, K).
         """
         h = self.self_attention_residual.enter(x)
-        h, cache = self.self_attention.step(h, position, cache, history)
+        h, cache = self.self_attention.step(h, position, cache, history, add)
         x = self.self_attention_residual(x, h)
         x = self.attend_to_memory(x, projected_memory, source_mask)
         return self.feed_position(x), cache
@@ -444,11 +446,11 @@ class Decoder(Stack):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, G, S, K)."""
         return tuple(layer.cross_attention.project(memory) for layer in self.layers)
 
-    def empty_cache(self, batch):
-        """Every layer's keys and values before the first position: N times two of (B, G, 0, K)."""
-        return tuple(layer.self_attention.empty_cache(batch) for layer in self.layers)
+    def empty_cache(self, batch, places=0):
+        """Every layer's keys and values before the first position: N times two of (B, G, places, K)."""
+        return tuple(layer.self_attention.empty_cache(batch, places) for layer in self.layers)
 
-    def step(self, x, position, history, cache, projected_memory, source_mask=None):
+    def step(self, x, position, history, cache, projected_memory, source_mask=None, add=appended):
         """One position of W hypotheses per row. See `DecoderLayer.step`; there is a cache for each layer.
 
         `history` is bool (B, W, (t+1)*W) here, or () where all positions belong to the only hypothesis.
@@ -456,6 +458,6 @@ class Decoder(Stack):
         history = None if isinstance(history, tuple) else ops.expand_dims(history, 1)  # the same for every head
         grown = []
         for layer, layer_cache, layer_memory in zip(self.layers, cache, projected_memory, strict=True):
-            x, layer_cache = layer.step(x, position, history, layer_cache, layer_memory, source_mask)
+            x, layer_cache = layer.step(x, position, history, layer_cache, layer_memory, source_mask, add)
             grown.append(layer_cache)
         return self.norm(x), tuple(grown)

@@ -60,11 +60,11 @@ class Ensemble(SequenceToSequence):
     def decode(self, target_ids, memory):
         return self._beside(member.decode(target_ids, own) for member, own in self._each(memory))
 
-    def start(self, memory, width):
-        return tuple(member.start(own, width) for member, own in self._each(memory))
+    def start(self, memory, width, room=None):
+        return tuple(member.start(own, width, room) for member, own in self._each(memory))
 
-    def step(self, ids, parents, position, state):
-        found = [member.step(ids, parents, position, own) for member, own in self._each(state)]
+    def step(self, ids, parents, position, state, has_room=False):
+        found = [member.step(ids, parents, position, own, has_room) for member, own in self._each(state)]
         return self._beside(states for states, _ in found), tuple(own for _, own in found)
 
     def logits(self, states):

@@ -84,14 +84,14 @@ class RecurrentNetwork(SequenceToSequence):
         """As in the contract: the weights of attention; without attention, those of the fixed context."""
         return self.decoder.align(self.target_embedding(target_ids), memory)
 
-    def start(self, memory, width):
+    def start(self, memory, width, room=None):
         return {
             "decoder": self.decoder.start(memory, width),
             "keys": self.decoder.attention_mechanism.project(memory),
             "memory": memory,
         }
 
-    def step(self, ids, parents, position, state):
+    def step(self, ids, parents, position, state, has_room=False):
         decoder = select(state["decoder"], parents) if ids.shape[1] > 1 else state["decoder"]
         x = self.target_embedding(ids)  # (B, W, D)
         states, decoder, _ = self.decoder.step(x, position, decoder, state["keys"], state["memory"])

@@ -62,11 +62,15 @@ class SequenceToSequence(keras.Model):
         """Reads all target positions at once (teacher forcing): target_ids int (B, T) -> states (B, T, D)."""
         raise self._missing("decode")
 
-    def start(self, memory, width):
-        """The state before the first token, for `width` (W) hypotheses per row."""
+    def start(self, memory, width, room=None):
+        """The state before the first token, for `width` (W) hypotheses per row.
+
+        With a `room`, int scalar, the state has places for so many positions, and its shapes never change: a compiled
+        search needs this (`decoding/programs.py`). Without one, it may grow. A state that never grows needs no room.
+        """
         raise self._missing("start")
 
-    def step(self, ids, parents, position, state):
+    def step(self, ids, parents, position, state, has_room=False):
         """Reads one position of W hypotheses per row.
 
         Args:
@@ -75,10 +79,12 @@ class SequenceToSequence(keras.Model):
                 W.
             position: int scalar, 0 for bos.
             state: from `start`, or from the step before.
+            has_room: whether `start` had a `room` with a place for this position. After the last place, steps without a
+                room may follow.
 
         Returns:
-            states (B, W, D), and the state after this position. An axis of this state may be longer than before if its
-            size was 0 or unknown in `start`.
+            states (B, W, D), and the state after this position. Without a room, an axis of this state may be longer
+            than before if its size was 0 or unknown in `start`.
         """
         raise self._missing("step")
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.layers.attention import padding_mask
+from keras_transformer.layers.attention import appended, padding_mask, written
 from keras_transformer.layers.embedding import Frame, LearnedPositions, make_embeddings, unframed
 from keras_transformer.layers.stacks import POSITIONS, Decoder, Encoder, Shape
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
@@ -75,6 +75,9 @@ class Transformer(SequenceToSequence):
       all belong.
     - "memory" has every layer's keys and values of memory, N times two of (B, G, S, K), shared by all hypotheses.
 
+    With a room, "history" is bool (B, W, room*W), also for a single hypothesis, and the cache of every layer
+    (B, G, room*W, K). Each step writes its W positions into their places.
+
     With a `frame`, S counts the tokens around the source, too, and memory["text"], bool (B, 1, 1, S - S'), tells which
     of the S - S' positions of `source_ids` have tokens. The cache then starts with the tokens before bos.
 
@@ -135,31 +138,33 @@ class Transformer(SequenceToSequence):
         """Leaves out the tokens before bos: (B, T' + T, ...) -> (B, T, ...)."""
         return x[:, self.target_frame.width :] if self.target_frame.width else x
 
-    def start(self, memory, width):
-        batch = ops.shape(memory["states"])[0]
+    def start(self, memory, width, room=None):
+        batch, grows = ops.shape(memory["states"])[0], room is None
+        places = 0 if grows else (room + self.target_frame.width) * width
         state = {
-            "history": ops.zeros((batch, width, 0), "bool") if width > 1 else (),
-            "target": self.decoder.empty_cache(batch),
+            "history": () if grows and width == 1 else ops.zeros((batch, width, places), "bool"),
+            "target": self.decoder.empty_cache(batch, places),
             "memory": self.decoder.project(memory["states"]),
             "mask": memory["mask"],
         }
         if not self.target_frame.width:
             return state
-        state = free_to_grow(state)
+        state = free_to_grow(state) if grows else state
         itself = ops.zeros((batch, width), "int32") + ops.arange(width, dtype="int32")
         for position, id in enumerate(self.target_frame.before):
-            _, state = self.read(ops.zeros_like(itself) + id, itself, position, state)
+            _, state = self.read(ops.zeros_like(itself) + id, itself, position, state, not grows)
         return state
 
-    def step(self, ids, parents, position, state):
+    def step(self, ids, parents, position, state, has_room=False):
         first = self.target_frame.width
-        return self.read(ids, parents, position + first if first else position, state)
+        return self.read(ids, parents, position + first if first else position, state, has_room)
 
-    def read(self, ids, parents, position, state):
+    def read(self, ids, parents, position, state, has_room=False):
         """As `step`, with the tokens before bos among the positions."""
-        history = extended_history(state["history"], parents) if ids.shape[1] > 1 else ()
+        add, history = written if has_room else appended, state["history"]
+        history = () if isinstance(history, tuple) else extended_history(history, parents, position, add)
         x = self.target_position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
-        x, target = self.decoder.step(x, position, history, state["target"], state["memory"], state["mask"])
+        x, target = self.decoder.step(x, position, history, state["target"], state["memory"], state["mask"], add)
         return x, {**state, "history": history, "target": target}
 
     def logits(self, states):
@@ -241,12 +246,14 @@ def make_position_layers(shape, dtype):
     return [layer_class.of(shape, name="positions", dtype=dtype)] * 2
 
 
-def extended_history(history, parents):
+def extended_history(history, parents, position=None, add=appended):
     """Which of the tokens read so far belong to each hypothesis, after one more position.
 
     Args:
         history: bool (B, W, t*W), of the hypotheses of the step before.
         parents: int (B, W), the one of these hypotheses that each new hypothesis continues.
+        position: int scalar, t, which `written` needs.
+        add: `appended` or `written`.
 
     Returns:
         bool (B, W, (t+1)*W): the history of the parent, and of the W newest tokens the hypothesis' own.
@@ -255,4 +262,4 @@ def extended_history(history, parents):
     chosen = ops.one_hot(parents, width, dtype="bool")  # (B, W, W)
     inherited = ops.any(ops.logical_and(chosen[..., None], history[:, None]), axis=2)
     own = ops.logical_or(ops.zeros_like(chosen), ops.eye(width, dtype="bool"))  # (B, W, W)
-    return ops.concatenate([inherited, own], axis=2)
+    return add(inherited, own, position)

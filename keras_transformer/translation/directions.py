@@ -16,6 +16,7 @@ from keras_transformer.translation.sentences import BLANK
 CODE = r"[\pL\pN_-]+"
 WRITTEN_TAG = rf"\A({BLANK}*)(?:>>({CODE})<<|<2({CODE})>){BLANK}*"  # the space before it, its code, the space behind
 REST = r"\C*"  # bytes, which may be invalid UTF-8
+TAGS = ("source_tag", "first_id")  # the options of `Directions.of`
 UNKNOWN_LANGUAGE = -1e9  # the score of a row whose language the model does not have: no translation has it
 
 
@@ -176,26 +177,15 @@ def begun(ids, tags):
     return tf.where(ids == BOS_ID, tags["first_id"][:, None], ids) if "first_id" in tags else ids
 
 
-def begin(start, step, options):
-    """The functions of a search whose decoder begins with "first_id" if the options have one; options without tags.
+def begins_with_tag(step):
+    """The step function of a search whose decoder begins with the "first_id" of its state in place of bos.
 
     Args:
-        start: function from W to the first state of the model.
-        step: the step function of the model, which begins with bos (see `beam_search`).
-        options: name -> tensor (P, ...).
-
-    Returns:
-        start, step, options.
+        step: that of the model, whose state stands under "model" (see `beam_search`).
     """
-    left = {name: option for name, option in options.items() if name not in ("source_tag", "first_id")}
-    if "first_id" not in options:
-        return start, step, left
-
-    def begin_with(width):
-        return {"model": start(width), "first_id": options["first_id"]}
 
     def step_from(ids, parents, position, state):
         logits, model_state = step(begun(ids, state), parents, position, state["model"])
         return logits, {**state, "model": model_state}
 
-    return begin_with, step_from, left
+    return step_from

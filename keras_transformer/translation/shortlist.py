@@ -40,9 +40,9 @@ class AllowedPieces(NamedTuple):
 
         return [of(member) for member in members]
 
-    def start(self, start):
-        """Turns the model's function from W to the first state into the one for `step`."""
-        return lambda width: {"model": start(width), "hidden": self.hidden}
+    def state(self, state):
+        """Turns the first state of the model into the one for `step`."""
+        return {"model": state, "hidden": self.hidden}
 
     def step(self, step):
         """The step function of a search among the candidates.

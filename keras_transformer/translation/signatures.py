@@ -5,17 +5,18 @@ result depends on the others. No row makes a call raise: an option out of its ra
 value, and NaN or an infinity as not given. `options.py` lists inputs and outputs.
 """
 
+import functools
+
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.config import PAD_ID
 from keras_transformer.data.full_stops import UNKNOWN
-from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty
-from keras_transformer.decoding.single import greedy_search, sample
-from keras_transformer.layers.embedding import joint_logits, projections_of
+from keras_transformer.layers.embedding import projections_of
 from keras_transformer.tokenizer import shift_right
-from keras_transformer.translation.directions import Directions, OwnTag, begin, begun, tagged, untagged
+from keras_transformer.translation.directions import TAGS, Directions, OwnTag, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
+from keras_transformer.translation.searching import ModelSearch
 from keras_transformer.translation.segments import (
     EXTRA_LENGTH,
     at_once,
@@ -30,7 +31,6 @@ from keras_transformer.translation.segments import (
     pieces_of,
     prefix_ids,
     regrouped,
-    required_placeholders,
 )
 from keras_transformer.translation.sentences import divisions_of
 
@@ -61,6 +61,7 @@ class Signatures:
         tags: `LanguageTags` of a model of many languages, whose signatures have two more inputs, see `inputs_of`.
         projections: function from the members of the model to what `joint_logits` reads. By default, every search lays
             out the matrices anew, because weights change in training.
+        programs: `Programs` of `translate` and `alternatives`; None: every search runs op by op.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Signatures:
         tags=None,
         projections=projections_of,
         extra_length=EXTRA_LENGTH,
+        programs=None,
     ):
         self.model, self.members = model, model.members()
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
@@ -84,7 +86,7 @@ class Signatures:
         self.max_length, self.extra_length = max_length, extra_length
         self.shortlist, self.directions = shortlist, tags and Directions(tags)
         self.reader = self.directions or OwnTag.of_model(self.members[0], source_tokenizer)
-        self.projections = projections
+        self.projections, self.programs = projections, programs
         self.division, self.division_of_translations = divisions_of(*self.tokenizers, split_sentences, known)
 
     def functions(self):
@@ -278,10 +280,8 @@ class Signatures:
             some = slice(start, start + batch_size)
             source_ids = ids[some].to_tensor(PAD_ID)
             given = {name: option[some] for name, option in options.items()}
-            required = required_placeholders(self.tokenizers, source_ids, limits[some], given)
-            memory = self.memory_of(source_ids, given)
-            found = self.search(memory, limits[some], count, given, self.candidates(source_ids, given), required)
-            found = [field[:, :count] for field in last_repeated(found)]
+            found = last_repeated(self.find(source_ids, limits[some], count, given))
+            found = [field[:, :count] for field in found]
             decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
             texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
             scores = tf.concat([scores, found[1]], axis=0)
@@ -308,69 +308,38 @@ class Signatures:
             some = sources[start : start + batch_size]
             source_ids, limits = some.to_tensor(PAD_ID), limits_of(some, self.extra_length)
             given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
-            required = required_placeholders(self.tokenizers, source_ids, limits, {})
-            memory = self.memory_of(source_ids, given)
-            found = self.search(memory, limits, tf.constant(1), given, (), required)
+            found = self.find(source_ids, limits, tf.constant(1), given, is_free=True)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
             flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
             counts = tf.concat([counts, lengths], axis=0)
         return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
 
     @tf.function(autograph=False)
-    def search(self, memory, limits, wanted, options, candidates=(), required=()):
-        """Finds translations, by the step function of the model and with all that changes its logits.
+    def find(self, source_ids, limits, wanted, options, is_free=False):
+        """Finds translations: encode -> search.
 
         Args:
-            memory: from `SequenceToSequence.encode`, of P parts.
+            source_ids: int32 (P, S), the pieces of P parts, padded.
             limits: int32 (P,), most tokens of each translation.
             wanted: int32 scalar, how many of the best hypotheses matter.
             options: name -> tensor (P, ...): those of `sample`, of `translate_with_options`, or none; and tags.
-            candidates: `AllowedPieces` of the P parts; () for all pieces.
-            required: `Required` of the P parts; () for a model without placeholders.
+            is_free: whether it chooses among all pieces, even if there is a shortlist.
 
         Returns:
             `Hypotheses`.
         """
+        candidates = () if is_free else self.candidates(source_ids, options)
         projections = candidates.projections(self.members) if candidates else self.projections(self.members)
 
-        def start(width):
-            return self.model.start(memory, width)
-
-        def step(ids, parents, position, state):
-            states, state = self._step(ids, parents, position, state)
-            return joint_logits(states, projections), state
-
-        start, step, options = begin(start, step, options) if self.directions else (start, step, options)
-        if candidates:
-            start, step, options = candidates.start(start), candidates.step(step), candidates.options(options)
-        if required:
-            start, step, limits = required.start(start), required.step(step, EOS_ID), required.limits
-        found = self._find(start, step, limits, wanted, options)
-        return candidates.hypotheses(found) if candidates else found
+        how = self.tokenizers, self.beam_size, self.length_penalty, options.keys(), projections, candidates
+        make = functools.partial(ModelSearch, self.memory_of, self.model.start, self._step, *how)
+        if self.programs and not candidates and not is_free and options.keys() <= set(TAGS):
+            return self.programs.find(make, source_ids, limits, wanted, options)
+        return make().find(source_ids, limits, wanted, options)
 
     @tf.function(autograph=False)
-    def _step(self, ids, parents, position, state):
-        return self.model.step(ids, parents, position, state)
-
-    def _find(self, start, step, limits, wanted, options):
-        """Chooses greedy search, beam search or sampling, and runs it.
-
-        Args:
-            start: function from W to the first state of `step`.
-            step: step function, see `beam_search`.
-            limits, wanted, options: see `search`; no tags.
-
-        Returns:
-            `Hypotheses`.
-        """
-        how = {"length_penalty": self.length_penalty, "bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
-        if "temperature" in options:
-            return sample(step, start(1), limits, options, **how)
-        if self.beam_size == 1 and not options:
-            return greedy_search(step, start(1), limits, **how)
-        options, state = dict(options), start(self.beam_size)
-        how["length_penalty"] = options.pop("length_penalty", self.length_penalty)
-        return beam_search(step, state, limits, width=self.beam_size, wanted=wanted, options=options, **how)
+    def _step(self, ids, parents, position, state, **how):
+        return self.model.step(ids, parents, position, state, **how)
 
     def candidates(self, source_ids, options):
         """The `AllowedPieces` of a search, for source_ids int32 (P, S) and its options; () for all pieces."""

@@ -11,6 +11,7 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.data.full_stops import UNKNOWN, Known
+from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.layers.embedding import projections_of
@@ -296,7 +297,7 @@ class Translator(TextTranslator):
         batch_size: texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
-        split_sentences, known, shortlist, projections: see `Signatures`.
+        split_sentences, known, shortlist, projections, programs: see `Signatures`.
         glossary, protect, tags: see `TextTranslator`.
 
     Attributes:
@@ -325,6 +326,7 @@ class Translator(TextTranslator):
         tags: LanguageTags | None = None,
         projections: Callable = projections_of,
         extra_length: int = EXTRA_LENGTH,
+        programs: Programs | None = None,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -337,7 +339,7 @@ class Translator(TextTranslator):
         self.known, self.shortlist = known, shortlist
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         how = {"known": known, "shortlist": shortlist, "tags": tags, "projections": projections}
-        how["extra_length"] = extra_length
+        how |= {"extra_length": extra_length, "programs": programs}
         self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
         self._functions, self._breaks = self.signatures.functions(), self.signatures.division.breaks
         self._strategy = strategy or tf.distribute.get_strategy()
@@ -352,7 +354,7 @@ class Translator(TextTranslator):
     def with_model(self, model: SequenceToSequence, **settings: Any) -> "Translator":
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
         same = {"known": self.known, "shortlist": self.shortlist, "tags": self.tags}
-        same["extra_length"] = self.signatures.extra_length
+        same |= {"extra_length": self.signatures.extra_length, "programs": self.signatures.programs}
         same["batch_size"] = self.batch_size // self._replicas
         other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
         other.protection, other.languages = other.protection or self.protection, self.languages

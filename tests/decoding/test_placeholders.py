@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
-from keras_transformer.decoding.placeholders import Required
+from keras_transformer.decoding.placeholders import Required, constrained
 from keras_transformer.decoding.single import greedy_search, sample
 from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, exhaustive, plain_beam_search
 
@@ -44,7 +44,7 @@ def required(rows=slice(None), prefix=((),)):
 
 
 def beam(script, width, required, **how):
-    step, state = required.step(script.step, EOS), required.start(script.start)(width)
+    step, state = constrained(script.step, EOS), required.state(script.start(width), width)
     return as_lists(beam_search(step, state, required.limits, width=width, length_penalty=0.6, **IDS, **how))
 
 
@@ -74,7 +74,7 @@ def test_a_narrow_beam_finds_the_best_of_plain_beam_search(script, width):
 
 def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
     given = required()
-    step, state = given.step(script.step, EOS), given.start(script.start)(1)
+    step, state = constrained(script.step, EOS), given.state(script.start(1), 1)
     greedy = as_lists(greedy_search(step, state, given.limits, length_penalty=0.6, **IDS))
     assert greedy == beam(script, 1, given)
     rows = len(SEEDS)
@@ -83,7 +83,7 @@ def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
         seeds = tf.constant([seed] * rows, tf.int64)
         drawn = sample(
             step,
-            given.start(script.start)(1),
+            given.state(script.start(1), 1),
             given.limits,
             {**{name: tf.constant(x) for name, x in options.items()}, "seed": seeds},
             length_penalty=0.0,

@@ -222,6 +222,25 @@ class VariantContract:
         assert_close(loop(source_ids[:2], ids[:2, :, :3], parents[:2, :, :3]), expected[:2, :, :3])
 
     @WIDTHS
+    def test_a_room_changes_nothing_and_its_state_goes_on_without_it(self, width):
+        """A compiled search takes steps of fixed shapes, and goes on without a compiler when the room is full."""
+        model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
+        ids, parents, room = self.random_ids(width), random_parents(width), 3
+
+        @tf.function(jit_compile=True, autograph=False)
+        def compiled_step(ids, parents, position, state):
+            return model.step(ids, parents, position, state, has_room=True)
+
+        state, steps = model.start(memory, width, room), []
+        shapes = [tensor.shape for tensor in tf.nest.flatten(state)]
+        for t in range(ids.shape[2]):
+            step = compiled_step if t < room else model.step
+            states, state = step(tf.constant(ids[:, :, t]), tf.constant(parents[:, :, t]), tf.constant(t), state)
+            assert t >= room or [tensor.shape for tensor in tf.nest.flatten(state)] == shapes
+            steps.append(states)
+        assert_close(tf.stack(steps, axis=2), decode_histories(model, memory, ids, parents))
+
+    @WIDTHS
     def test_memory_and_the_decoding_state_are_nests_of_rows(self, width):
         """A search leaves out the rows that are done, at the start and between two steps."""
         model, inputs = self.model(), self.batch()

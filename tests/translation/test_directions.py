@@ -13,7 +13,6 @@ from keras_transformer.errors import UserError
 from keras_transformer.translation.directions import (
     UNKNOWN_LANGUAGE,
     Directions,
-    begin,
     begun,
     tagged,
     untagged,
@@ -174,9 +173,8 @@ def test_options_prefixes_and_words_that_must_not_change_go_with_tags():
 
 def test_a_model_of_one_direction_pays_nothing():
     """Without tags, the functions of tags give back their arguments, and so make no operation."""
-    ids, alignment, start, step = object(), object(), object(), object()
+    ids, alignment = object(), object()
     assert tagged(ids, {}) is ids and begun(ids, {}) is ids and untagged(alignment, None, {}) is alignment
-    assert begin(start, step, {"beam_size": 3}) == (start, step, {"beam_size": 3})
     some = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 1, 0.6, 31).functions()
     for name in ("translate", "explain"):
         assert [*some[name].input_signature[0]] == ["text"]

@@ -79,7 +79,7 @@ def test_beam_search_finds_the_best_of_all_sequences_of_the_own_list(width):
         return tf.gather(logits, pieces, axis=2), state
 
     how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": 0.6, "width": width}
-    start = candidates.start(script.start)(width)
+    start = candidates.state(script.start(width))
     found = as_lists(candidates.hypotheses(beam_search(candidates.step(step), start, [4] * 3, **how)))
     for row, own in enumerate(lists):
         table = table_of(7, eos_bias=-1.0)

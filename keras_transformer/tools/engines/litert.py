@@ -19,7 +19,7 @@ from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments, sentences
-from keras_transformer.translation.directions import default_tags, tagged
+from keras_transformer.translation.directions import default_tags
 
 try:
     from keras_transformer.tools.engines import translate_litert as reader
@@ -110,11 +110,8 @@ class SearchModule(tf.Module):
             {"ids": int32 (T,), the pieces of the translation, with eos where it was reached, "score": float32 ()}.
         """
         tags = default_tags(self._tags, 1)
-        memory = self._signatures.model.encode(tagged(ids, tags))
         limits = tf.shape(ids)[1:] + self._signatures.extra_length
-        required = segments.required_placeholders(self._signatures.tokenizers, ids, limits, {})
-        candidates = self._signatures.candidates(ids, {})
-        found = self._signatures.search(memory, limits, 1, tags, candidates, required)
+        found = self._signatures.find(ids, limits, 1, tags)
         return {"ids": found.ids[0, 0, : found.lengths[0, 0]], "score": found.scores[0, 0]}
 
 
