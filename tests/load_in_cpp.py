@@ -1,6 +1,6 @@
-"""Runs a SavedModel by the C library of TensorFlow alone, with XLA off, as stock TensorFlow Serving does.
+"""Runs a SavedModel by the C library of TensorFlow alone, with XLA off or on, as stock TensorFlow Serving does.
 
-    python tests/load_in_cpp.py TENSORFLOW_DIR EXPORT_DIR INPUT OUTPUT OP_LIBRARY... < texts
+    python tests/load_in_cpp.py TENSORFLOW_DIR {off,on} EXPORT_DIR INPUT OUTPUT OP_LIBRARY... < texts
 
 INPUT and OUTPUT are names of string tensors, such as serving_default_text:0. Every line of standard input is one text;
 every line of standard output is one result.
@@ -22,9 +22,10 @@ class Output(Structure):
 class Library:
     """The functions of the C library, with a status that is checked after each call that takes one."""
 
-    def __init__(self, tensorflow_dir):
+    def __init__(self, tensorflow_dir, has_xla):
         self.functions = ctypes.CDLL(f"{tensorflow_dir}/libtensorflow_cc.so.2", mode=ctypes.RTLD_GLOBAL)
-        self.functions._ZN10tensorflow21DisableXlaCompilationEv()
+        if not has_xla:
+            self.functions._ZN10tensorflow21DisableXlaCompilationEv()
         self.status = self.call("TF_NewStatus")
 
     def call(self, name, *arguments, result=c_void_p):
@@ -54,8 +55,8 @@ class Library:
             yield ctypes.string_at(text, self.call("TF_StringGetSize", data + i * STRING_BYTES, result=c_size_t))
 
 
-def main(tensorflow_dir, export_dir, input_name, output_name, *op_libraries):
-    library = Library(tensorflow_dir)
+def main(tensorflow_dir, xla, export_dir, input_name, output_name, *op_libraries):
+    library = Library(tensorflow_dir, has_xla=xla == "on")
     for path in op_libraries:
         library.checked("TF_LoadLibrary", path.encode())
     graph, options = library.call("TF_NewGraph"), library.call("TF_NewSessionOptions")

@@ -1,21 +1,16 @@
 """A recurrent network trains, resumes, translates, and is exported, like the Transformer."""
 
-import os
 import random
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text
 
 from keras_transformer.data.pipeline import dealt, make_batch, teacher_forced
 from keras_transformer.evaluation import choose_tokenization, measure
-from keras_transformer.export.saved_model import SavedModelExport, open_like_serving
+from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.training.checkpoints import load_translator
@@ -24,10 +19,10 @@ from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.train import train
 from keras_transformer.translation.translator import SavedModelTranslator
 from tests import tiny
+from tests.in_cpp import run_in_cpp
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
 TEXTS = ["one two", "seven", "three three nine. Ten"]
 
 
@@ -107,19 +102,6 @@ def test_the_export_translates_as_python_does_and_runs_in_c_without_python_and_w
     assert loaded.translate(TEXTS, **options) == translator.translate(TEXTS, **options)
     assert loaded.sample(TEXTS, seed=7) == translator.sample(TEXTS, seed=7)
 
-    with open_like_serving(exported) as (_, signatures):
-        signature = signatures["serving_default"]
-    names = signature.inputs["text"].name, signature.outputs["translation"].name
-    libraries = sorted(Path(tensorflow_text.__file__).parent.glob("python/ops/_*.so"))
-    wanted = ("_sentencepiece_tokenizer", "_fast_sentencepiece", "_normalize_ops", "_regex_split_ops")
-    libraries = [path for path in libraries if path.name.startswith(wanted)]
-    program = [sys.executable, "-S", ROOT / "tests/load_in_cpp.py", Path(tf.__file__).parent, exported]
-    ran = subprocess.run(
-        [*map(str, program), *names, *map(str, libraries)],
-        input="\n".join(TEXTS).encode(),
-        capture_output=True,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        timeout=300,
-    )
+    ran = run_in_cpp(exported, TEXTS, xla="off")
     assert ran.returncode == 0, ran.stderr.decode()
     assert ran.stdout.decode().splitlines() == translator.translate(TEXTS)

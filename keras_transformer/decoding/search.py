@@ -206,7 +206,9 @@ def _most_likely(logits, count):
     """
     logits = tf.cast(logits, tf.float32)
     chosen, tokens = largest(logits, count)
-    log_probs = chosen - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
+    best = tf.reduce_max(logits, axis=-1, keepdims=True)
+    # Not less the logsumexp: that of a likely token would be a small difference of large numbers.
+    log_probs = chosen - best - tf.math.log(tf.reduce_sum(tf.exp(logits - best), axis=-1, keepdims=True))
     return tf.where(tf.math.is_nan(log_probs), IMPOSSIBLE, log_probs), tokens
 
 

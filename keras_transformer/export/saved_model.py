@@ -11,6 +11,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import regex
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
@@ -19,6 +20,7 @@ from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, texts_of_programs, write_warm_up
 from keras_transformer.layers.embedding import columns_of
 from keras_transformer.translation.options import LANGUAGE_INPUTS
+from keras_transformer.words import LETTERS
 
 MOST_TIES = 0.02  # share of the translations that may differ where their scores are equal
 LEAST_EQUAL_ROUNDED = 0.8  # share of the translations that stay the same where numbers are rounded otherwise
@@ -230,7 +232,9 @@ def batches_of_programs(programs, tokenizer, sentences):
         tokenizer: `Tokenizer` of the sentences.
         sentences: list of str, from whose words the texts are made.
     """
-    words = [word for sentence in sentences for word in sentence.split() if word.isalpha()] or ["a"]
+    words = [word for sentence in sentences for word in sentence.split() if regex.fullmatch(f"[{LETTERS}]+", word)] or [
+        "a"
+    ]
     numbers = tokenizer.encode(tf.constant(words)).row_lengths().numpy().tolist()
 
     def text_of(first, most):

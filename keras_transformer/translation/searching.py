@@ -63,11 +63,8 @@ class ModelSearch:
         else:
             self.width, self._steps = width, BeamSearch(step_to_logits, width=width, **ids)
         self.pad_id = PAD_ID
-        self.advance, self.results, self.with_columns = (
-            self._steps.advance,
-            self._steps.results,
-            self._steps.with_columns,
-        )
+        self.advance, self.results = self._steps.advance, self._steps.results
+        self.with_columns = self._steps.with_columns
 
     def begin(self, source_ids, limits, wanted, options):
         """The state before the first step.

@@ -12,6 +12,7 @@ from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, size_of
 from keras_transformer.models import transformer
 from tests import tiny
+from tests.in_cpp import run_in_cpp
 
 PROGRAMS = Programs((1, 3), (4, 9))
 TEXTS = ["one two three", "ten", "five five zero nine"]
@@ -54,6 +55,13 @@ def test_only_two_functions_are_compiled_and_nothing_else_needs_xla(exported):
     assert not any(
         node.op.startswith(("PyFunc", "EagerPyFunc")) for each in functions.function for node in each.node_def
     )
+
+
+def test_the_c_library_runs_programs_with_xla_and_says_what_is_missing_without(exported):
+    found = run_in_cpp(exported, TEXTS, xla="on")
+    assert found.returncode == 0, found.stderr.decode()
+    assert found.stdout.decode().splitlines() == tiny.beam_translator().translate(TEXTS)
+    assert b"XLA compilation disabled" in run_in_cpp(exported, TEXTS, xla="off").stderr
 
 
 def test_a_program_that_translates_otherwise_is_no_export(tmp_path, monkeypatch):
