@@ -4,8 +4,8 @@ A document can have tags and braces that take hours. The system ends a process t
 a fork of a small server, which has imported this tool, without TensorFlow. No model is in it: it sends its texts to a
 translator of the process that started it.
 
-Every document begins in the quick lane. One that has worked for a moment goes on in the slow lane, with the time
-that nobody else needs. So a page does not wait for files, and a hostile page does not look like a small one.
+Every document begins in the quick lane. One that has worked for a moment goes on in the slow lane, with a tenth of the
+time that others have. So a page does not wait for files, and a hostile page does not look like a small one.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ SECONDS_OF_PAGES, SECONDS_PER_CHARACTER = 5, 20e-6  # three times the need of us
 MOST_BYTES = 2**30  # of memory
 MOST_BYTES_TOGETHER = 2**30  # of memory of all documents, beside what their processes begin with
 SECONDS_QUICK = 0.25  # of a processor
+NICE = 10  # of the slow lane: a tenth of the time of another process. With 19, it would starve on a busy machine
 TICK = 0.1  # seconds between two looks at a document that works
 TEXTS_AT_ONCE = 32  # of a document, so that texts of others find a place between them
 LONGEST_EXPLAINED = 20_000  # characters. A long one is explained in parts, each of which asks with all that is left
@@ -221,7 +222,7 @@ class _Document:
             os.kill(self._process.pid, signal.SIGSTOP)
             self.lanes.close()
             self.lanes.enter_context(SLOW.place(self.wait))
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 19)
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICE)
             os.kill(self._process.pid, signal.SIGCONT)
 
     def _memory(self):
