@@ -172,8 +172,9 @@ class SavedModelExport:
             texts = [text.decode("utf-8") for text in outputs["translation"]]
             found += zip(texts, outputs["score"].tolist(), strict=True)
         others = [(row, one, two) for row, one, two in zip(rows, expected, found, strict=True) if one[0] != two[0]]
+        most = max(MOST_TIES, 2 * (1 - self.least_equal))  # these texts are no sentences: rounding changes more of them
         worst = max(zip(rows, expected, found, strict=True), key=lambda row: abs(row[1][1] - row[2][1]))
-        if not abs(worst[1][1] - worst[2][1]) <= self.score_tolerance or len(others) > MOST_TIES * len(rows):
+        if not abs(worst[1][1] - worst[2][1]) <= self.score_tolerance or len(others) > most * len(rows):
             (text, size), one, two = others[0] if others else worst
             raise ExportError(
                 f"a compiled program translates {text!r} in a batch of {size} to {two[0]!r} (score {two[1]:.4f}), the "
