@@ -44,7 +44,7 @@ def load_engines(model_dirs, tokens, is_compiled):
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
     from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
-    from keras_transformer.translation.searching import checked_programs
+    from keras_transformer.translation.signatures import checked_programs
 
     engines, steps = {}, tokens or 0
     for model_dir in model_dirs:

@@ -24,8 +24,8 @@ from keras_transformer.training.decide import languages_of
 from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
-from keras_transformer.translation.searching import checked_programs
 from keras_transformer.translation.shortlist import Shortlist
+from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
 AnyPath = str | os.PathLike

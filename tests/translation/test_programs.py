@@ -8,8 +8,8 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.presets import PROGRAM_ROWS
-from keras_transformer.translation.searching import checked_programs
 from keras_transformer.translation.shortlist import Shortlist
+from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 
