@@ -126,10 +126,10 @@ class Run:
         translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         facts = {}
-        if shortlist is not None:
-            facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         if compiled:
             facts["programs"] = checked_programs(compiled, translator.model, translator.shortlist)
+        if shortlist is not None:
+            facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         export = make_export(translator, precision, **facts)
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}

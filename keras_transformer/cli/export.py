@@ -22,7 +22,7 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
   python export.py --model_dir runs/mine --export_dir exports/mine_small --precision bfloat16
       the same in half the size. A few translations differ
   python export.py --model_dir runs/mine --export_dir exports/mine_fast --compile true
-      a SavedModel that TensorFlow Serving compiles with XLA: a sentence takes half of the time or less
+      a SavedModel that TensorFlow Serving compiles with XLA: a sentence takes less time
   python export.py --model_dir runs/mine --export_dir exports/mine_ct2 --format ctranslate2 --quantization int8
       weights and tokenizer.model for the C++ engine CTranslate2, in a third of the size
   python export.py --model_dir runs/mine --export_dir exports/mine_argos --format argos --quantization int8
@@ -81,16 +81,17 @@ def add_program_arguments(parser):
         "--compile",
         type=bool,
         metavar="{true,false}",
-        help="only with --format saved_model: run `translate` and `alternatives` as XLA programs of fixed sizes. One "
-        "sentence then takes half of the time or less. TensorFlow Serving needs --xla_cpu_compilation_enabled=true, "
-        "and compiles while it warms up, some seconds for each program (default: false)",
+        help="only with --format saved_model: run `translate` and `alternatives` as XLA programs of fixed sizes, so "
+        "that a sentence takes less time. TensorFlow Serving needs --xla_cpu_compilation_enabled=true. It compiles in "
+        "its warm-up, some seconds for each program (default: false)",
     )
     parser.add_argument(
         "--compile_rows",
         type=int,
         nargs="+",
         metavar="N",
-        help="only with --compile: sentences of a program. A batch takes the smallest that holds it "
+        help="only with --compile: numbers of sentences, each of which has programs. A batch takes the smallest that "
+        "holds it; a larger one is translated without a program "
         f"(default: {' '.join(map(str, PROGRAM_ROWS))})",
     )
     parser.add_argument(
@@ -98,7 +99,7 @@ def add_program_arguments(parser):
         type=int,
         nargs="+",
         metavar="N",
-        help="only with --compile: most pieces of a source in a program. A longer one is "
+        help="only with --compile: most pieces of a source, each of which has programs. A longer source is "
         f"translated without a program (default: {' '.join(map(str, PROGRAM_LENGTHS))})",
     )
 

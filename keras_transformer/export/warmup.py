@@ -39,7 +39,7 @@ def warm_up_requests(tags=None, texts=()):
 
 
 def texts_of_programs(programs, tokenizer):
-    """A text for each compiled program, which it alone can translate, and the rows: list of (str, int).
+    """The requests that reach each compiled program: a text of its length, and its rows. List of (str, int).
 
     Args:
         programs: `Programs`, or None.
