@@ -143,6 +143,9 @@ def main(arguments):
     from keras_transformer.runs import Run
 
     run = Run(arguments.model_dir)
+    if arguments.compile:
+        number = counted(len(programs(arguments).listed()), "program")
+        print(f"compiling   {number}: this takes a few minutes", flush=True)
     path = run.export(
         arguments.export_dir,
         arguments.version,
