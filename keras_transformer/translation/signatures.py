@@ -419,7 +419,7 @@ class ModelSearch:
     Args:
         memory_of: function from source ids, int32 (P, S), and tags to what the decoder reads.
         start, step: those of a `SequenceToSequence`.
-        tokenizers: `Tokenizer`s of texts and of translations.
+        tokenizers: each a `Tokenizer`, of texts and of translations.
         width: W.
         length_penalty: alpha, where the options have none.
         names: names of the options that `begin` gets: those of `sample`, of `translate_with_options`, or none; and
