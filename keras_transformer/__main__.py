@@ -13,6 +13,7 @@ PROGRAMS = {
     "sweep": "train every combination of some settings, and compare the runs",
     "distil": "make sentence pairs that a large model teaches a small one",
     "import": "make a run of a model of Hugging Face, such as OPUS-MT",
+    "align": "link the words of sentences and of their translations",
     "analyze": "show what the heads of a Transformer do",
     "gateway": "offer LibreTranslate's API with HTML and files, before a server",
 }

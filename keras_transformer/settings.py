@@ -322,6 +322,16 @@ class TrainingSettings:
         help="Factor of the divergence of the two passes. By default, 3 for simcut and 5 for r_drop.")
     cut_rate: float = setting(0.05, SHARE, only_with={"consistency": ("simcut",)},
         help="Share of the tokens that simcut cuts, on both sides.")
+    guided_alignment: float = setting(0.0, NOT_NEGATIVE, only_with=OF_TRANSFORMER, metavar="W", help="""
+        W: factor of a second loss, such as 0.05. It trains the first head of the attention to the source, in the last
+        layer but one of the decoder, to look at the words that are translated (Chen et al. 2016). Documents then get
+        their tags where they belong, and `explain` reads this head. 0 leaves the loss out.""",
+        rules={"does not go with `consistency`: set one of them": lambda c: not c.guided_alignment or
+               c.consistency == "none"})
+    alignments: str | None = setting(None, metavar="FILE", needs="guided_alignment", help="""
+        Links between the words of the training text, a line for each pair, such as 0-0 1-2: as fast_align and eflomal
+        write them. By default, `guided_alignment` learns links from the training text (IBM model 1 in both directions).
+        """)
     scheduled_sampling_rate: float = setting(0.0, SHARE,
         help="Share of the target tokens that the model's own predictions replace in training (Bengio).")
     patience: int | None = setting(None, COUNT, may_change=True, help="""

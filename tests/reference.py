@@ -64,13 +64,16 @@ def attention(q, k, v, mask):
     return attention_weights(q, k, mask) @ v
 
 
-def squared_attention_weights(weights, x, memory, num_heads, mask=True):
-    """Weights of `multi_head_attention`, squared, over all heads. x (B, T, D), memory (B, S, D) -> (B, T, S)."""
+def squared_attention_weights(weights, x, memory, num_heads, mask=True, counted=None):
+    """Weights of `multi_head_attention`, squared, over all heads. x (B, T, D), memory (B, S, D) -> (B, T, S).
+
+    With `counted`, only over its first heads.
+    """
     d_k = x.shape[2] // num_heads
     mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
     squares = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
     for b in range(x.shape[0]):
-        for h in range(num_heads):
+        for h in range(counted or num_heads):
             head = slice(h * d_k, (h + 1) * d_k)
             q, k = columns(weights, "query", x[b], head), columns(weights, "key", memory[b], head)
             squares[b] += attention_weights(q, k, mask[b, h]) ** 2
@@ -210,10 +213,11 @@ def decoder(weights, x, memory, num_heads, residual, source_mask=True, rotary=Fa
     )
 
 
-def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True):
+def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True, is_guided=False):
     """What the layers but the first attend to in memory. x (B, T, D), memory (B, S, D) -> (B, T, S).
 
-    Each weight is squared, so that heads which are sure count more. Of one layer, that one.
+    Each weight is squared, so that heads which are sure count more. Of one layer, that one. After guided alignment, it
+    is what the first head of the last layer but one attends to, or that of the second of two layers.
     """
     causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
     alignments = []
@@ -226,10 +230,13 @@ def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True)
         if residual is pre_norm:
             queries = layer_norm(part(w, "cross_attention_residual/norm"), queries)
         attention = part(w, "cross_attention")
-        alignments.append(squared_attention_weights(attention, queries, memory, num_heads, source_mask))
+        counted = 1 if is_guided else num_heads
+        alignments.append(squared_attention_weights(attention, queries, memory, num_heads, source_mask, counted))
         return decoder_layer(w, x, memory, num_heads, residual, causal, source_mask)
 
     stack(weights, x, residual, layer)
+    if is_guided:
+        return np.sqrt(alignments[{1: 0, 2: 1}.get(len(alignments), -2)])
     squares = np.sum(alignments[min(1, len(alignments) - 1) :], axis=0)
     return squares / squares.sum(axis=-1, keepdims=True)
 

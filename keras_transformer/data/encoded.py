@@ -146,6 +146,7 @@ class EncodedPairs:
         shares: tuple of `Share`, of the corpora, whose pairs follow one another; () for one corpus of weight 1.
         directions: tuple of (source, target), the languages of every share; () in a run of one direction.
         tags: tuple of (source_tag, first_id), the ids for each direction, see `LanguageTags`; () without tags.
+        links: `Sentences` of the links of every pair, see `data/links.py`; None without links.
     """
 
     source: Sentences
@@ -154,6 +155,7 @@ class EncodedPairs:
     shares: tuple = ()
     directions: tuple = ()
     tags: tuple = ()
+    links: Sentences | None = None
 
     @classmethod
     def open(cls, directory):
@@ -165,6 +167,11 @@ class EncodedPairs:
 
     def __len__(self):
         return len(self.source.starts) - 1
+
+    def of(self, rows):
+        """The pairs `rows` (B,) alone, without their tags."""
+        links = self.links and self.links.of(rows)
+        return EncodedPairs(self.source.of(rows), self.target.of(rows), dropped={}, links=links)
 
     @property
     def target_pieces(self):
@@ -270,18 +277,31 @@ def encode_pairs(pairs, source_tokenizer, target_tokenizer, max_length, director
 
 def _encode_chunk(chunk, tokenizers, max_length, writers):
     """Tokenises a list of pairs. Returns the numbers of blank, too long, and written pairs."""
-    filled = [(source, target) for source, target in chunk if source.strip() and target.strip()]
-    if not filled:
-        return len(chunk), 0, 0
-    texts = zip(*filled, strict=True)
-    sides = [tokenizer.tokenize(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
-    lengths = np.array([[len(ids) for ids in side] for side in sides])  # 0 of a text of invisible characters
-    seen, fits = (lengths > 0).all(axis=0), (lengths <= max_length).all(axis=0)
+    sides, seen, fits = tokenised(chunk, tokenizers, max_length)
     source, target = (list(itertools.compress(side, seen & fits)) for side in sides)
     writers[0].append(source)
     writers[1].append([[*ids, EOS_ID] for ids in target])
     visible = int(np.count_nonzero(seen))
     return len(chunk) - visible, visible - len(source), len(source)
+
+
+def tokenised(chunk, tokenizers, max_length):
+    """Tokenises a list of pairs.
+
+    Args:
+        chunk: list of (source, target) strings.
+        tokenizers: `Tokenizer`s of source and target.
+        max_length: most tokens of either side.
+
+    Returns:
+        The ids of source and target, each a list of lists of int; and two arrays bool (N,): whether both sides of a
+        pair have tokens, and whether neither is too long. A corpus keeps the pairs for which both are true.
+    """
+    texts = zip(*chunk, strict=True)
+    sides = [tokenizer.tokenize(list(side)) for tokenizer, side in zip(tokenizers, texts, strict=True)]
+    lengths = np.array([[len(ids) for ids in side] for side in sides])  # 0 of a text of invisible characters
+    has_text = [bool(source.strip() and target.strip()) for source, target in chunk]
+    return sides, (lengths > 0).all(axis=0) & has_text, (lengths <= max_length).all(axis=0)
 
 
 class _SentencesWriter:

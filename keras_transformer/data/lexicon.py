@@ -6,6 +6,9 @@ that alternate:
 
     how much f comes from e:  t(f | e) / sum of t(f | e') over the tokens e' of the source
     t(f | e):                 the sum of these shares over the corpus, divided by the sum for e
+
+With a `tension`, tokens near the diagonal are likelier than others, as in fast_align (Dyer et al. 2013): a token i of S
+and a token j of T have the weight exp(-tension |i / S - j / T|).
 """
 
 import numpy as np
@@ -24,16 +27,31 @@ def links(pairs, rows):
         rows: int (R,), the sentences.
 
     Returns:
-        int (L,) three times: the source piece, the target piece, and the number of the target token.
+        int (L,) four times: the source piece, the target piece, and the numbers of the source token and of the target
+        token among all tokens of these sentences. The links of a target token stand together.
     """
     source, target = pairs.source.of(rows), pairs.target.of(rows)
     widths = np.repeat(source.lengths, target.lengths)  # of each target token, the links
     begins = np.repeat(source.starts[:-1], target.lengths) - (np.cumsum(widths) - widths)
-    tokens = np.repeat(np.arange(len(target.ids)), widths)
-    return source.ids[begins[tokens] + np.arange(len(tokens))], target.ids[tokens], tokens
+    targets = np.repeat(np.arange(len(target.ids)), widths)
+    sources = begins[targets] + np.arange(len(targets))
+    return source.ids[sources], target.ids[targets], sources, targets
 
 
-def translation_probabilities(pairs, iterations=ITERATIONS):
+def nearness(pairs, rows, sources, targets, tension):
+    """The weights of the links of some sentences, as `links` gives them: float (L,); 1.0 without a tension."""
+    if not tension:
+        return 1.0
+
+    def shares(side):
+        text = side.of(rows)
+        places = np.arange(len(text.ids)) - np.repeat(text.starts[:-1], text.lengths)
+        return places / np.repeat(text.lengths, text.lengths)
+
+    return np.exp(-tension * np.abs(shares(pairs.source)[sources] - shares(pairs.target)[targets]))
+
+
+def translation_probabilities(pairs, iterations=ITERATIONS, tension=0.0):
     """t(f | e) of IBM model 1, for all pieces that occur in the same pair of sentences.
 
     In a large corpus, only evenly spaced pairs are counted, which have at most `MOST_LINKS` links together.
@@ -41,18 +59,21 @@ def translation_probabilities(pairs, iterations=ITERATIONS):
     Args:
         pairs: `EncodedPairs`.
         iterations: of the EM algorithm, which starts from equal probabilities.
+        tension: preference for the diagonal; 0 for none.
 
     Returns:
         int (N,), the source pieces e, sorted; int (N,), the target pieces f; float (N,), t.
     """
     total = int(np.dot(pairs.source.lengths, pairs.target.lengths))
-    sources, targets, tokens = links(pairs, np.arange(0, len(pairs), -(-total // MOST_LINKS)))
+    rows = np.arange(0, len(pairs), -(-total // MOST_LINKS))
+    sources, targets, *places = links(pairs, rows)
+    near, tokens = nearness(pairs, rows, *places, tension), places[1]
     size = int(targets.max()) + 1
     different, kinds = np.unique(sources.astype(np.int64) * size + targets, return_inverse=True)
     sources, targets = different // size, different % size
     t = np.ones(len(different))
     for _ in range(iterations):
-        shares = t[kinds]
+        shares = t[kinds] * near
         shares /= np.bincount(tokens, shares)[tokens]
         t = np.bincount(kinds, shares)
         t /= np.bincount(sources, t)[sources]

@@ -6,7 +6,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.encoded import EncodedPairs, Share
+from keras_transformer.data.encoded import Share
+from keras_transformer.data.links import as_weights
 from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import shift_right
 
@@ -157,33 +158,49 @@ def make_batch(pairs, rows, vary=None):
         vary: function `EncodedPairs` -> `EncodedPairs` that changes the pairs, which it gets without tags.
 
     Returns:
-        source_ids int32 (B, S), a tag first if pairs have tags, and labels int32 (B, T) = y1 ... yn eos.
+        source_ids int32 (B, S), a tag first if pairs have tags, and labels int32 (B, T) = y1 ... yn eos; and behind
+        them, if pairs have links, these as float32 (B, T, S), see `as_weights`.
     """
     source_tags = pairs.source_tags(rows)
     if vary is not None:
-        pairs = vary(EncodedPairs(pairs.source.of(rows), pairs.target.of(rows), dropped={}))
+        pairs = vary(pairs.of(rows))
         rows = np.arange(len(rows))
-    return np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows)
+    source_ids, labels = np.hstack([source_tags, pairs.source.padded(rows)]), pairs.target.padded(rows)
+    if pairs.links is None:
+        return source_ids, labels
+    links = as_weights(pairs.links.of(rows), labels.shape[1], source_ids.shape[1], source_tags.shape[1])
+    return source_ids, labels, links
 
 
-def teacher_forced(source_ids, labels, first_ids=None):
+def teacher_forced(source_ids, labels, first_ids=None, links=None):
     """A batch as `fit` takes it: every label is predicted from the labels before it.
 
     Args:
         source_ids: int32 (B, S).
         labels: int32 (B, T) = y1 ... yn eos.
         first_ids: int32 (B,), in place of bos.
+        links: float32 (B, T, S), for `GuidedAlignment`.
 
     Returns:
-        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels).
+        ({"source_ids": int32 (B, S), "target_ids": int32 (B, T) = bos y1 ... yn}, labels), with "links" in the dict if
+        there are any.
     """
-    return {"source_ids": source_ids, "target_ids": shift_right(labels, first_ids)}, labels
+    inputs = {"source_ids": source_ids, "target_ids": shift_right(labels, first_ids)}
+    return (inputs if links is None else {**inputs, "links": links}), labels
 
 
-def _dataset(generate):
+def _dataset(pairs, batches):
+    """The dataset of `batches`, a generator function of (rows, vary): batches of the pairs."""
+
+    def generate():
+        for rows, vary in batches():
+            source_ids, labels, *links = make_batch(pairs, rows, vary)
+            yield source_ids, labels, pairs.first_ids(rows), *links
+
     ids, first_ids = tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32)
-    batches = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids))
-    return batches.map(teacher_forced).prefetch(tf.data.AUTOTUNE)
+    links = () if pairs.links is None else (tf.TensorSpec((None, None, None), tf.float32),)
+    dataset = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids, *links))
+    return dataset.map(teacher_forced).prefetch(tf.data.AUTOTUNE)
 
 
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
@@ -207,17 +224,17 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
 
     sizes = batch_sizes(pairs, batch_tokens)
 
-    def generate():
+    def batches():
         skip = first_batch
         for epoch in itertools.count(first_epoch):
             plan = plan_epoch(pairs, sizes, seed, epoch)
             for number in range(skip, len(plan)):
                 rows, rng = plan[number], np.random.default_rng((seed, epoch, number))
                 change = vary and functools.partial(vary, rng=rng, number=epoch * len(plan) + number)
-                yield *make_batch(pairs, rows, change), pairs.first_ids(rows)
+                yield rows, change
             skip = 0
 
-    return _dataset(generate)
+    return _dataset(pairs, batches)
 
 
 def dealt(batches, strategy):
@@ -273,12 +290,7 @@ def batch_shapes(pairs, batch_tokens):
 def evaluation_batches(pairs, batch_tokens):
     """Every pair once, sorted by length. Arguments and batches as in `training_batches`."""
     plan = plan_batches(*pairs.lengths, batch_tokens)
-
-    def generate():
-        for rows in plan:
-            yield *make_batch(pairs, rows), pairs.first_ids(rows)
-
-    return _dataset(generate)
+    return _dataset(pairs, lambda: ((rows, None) for rows in plan))
 
 
 def validation_batches(pairs, batch_tokens, strategy):

@@ -97,6 +97,18 @@ class DecoderShape(Shape):
     num_cross_heads: int | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class DecoderStackShape(DecoderShape):
+    """The arguments of a `Decoder`: those of its layers, and
+
+    Args:
+        guided_alignment: weight of `GuidedAlignment` in training. Above 0, `align` reads the head that this loss
+            trains.
+    """
+
+    guided_alignment: float = 0.0
+
+
 def numbers_for(shape_class, source):
     """The fields of a dataclass that `source` has as attributes: a dict of their values."""
     names = [field.name for field in dataclasses.fields(shape_class)]
@@ -317,13 +329,13 @@ class DecoderLayer(EncoderLayer):
         h = self.cross_attention.attend(h, *projected_memory, attention_mask=source_mask, training=training)
         return self.cross_attention_residual(x, h, training=training)
 
-    def align(self, x, memory, attention_mask=None, source_mask=None):
+    def align(self, x, memory, attention_mask=None, source_mask=None, training=False):
         """The result of `call`, and the weights (B, H, T, S) of its attention to memory; the same arguments."""
-        x = self.attend_to_self(x, attention_mask)
+        x = self.attend_to_self(x, attention_mask, training)
         keys, values = self.cross_attention.project(memory)
         weights = self.cross_attention.weigh(self.cross_attention_residual.enter(x), keys, source_mask)
-        x = self.attend_to_memory(x, (keys, values), source_mask)
-        return self.feed_position(x), weights
+        x = self.attend_to_memory(x, (keys, values), source_mask, training)
+        return self.feed_position(x, training), weights
 
     def step(self, x, position, history, cache, projected_memory, source_mask=None, add=appended):
         """One position of W hypotheses per row, which attend to the positions before it through the cache.
@@ -403,7 +415,7 @@ class Encoder(Stack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Decoder(Stack):
-    """N decoder layers (section 3.1, right half of Figure 1). Arguments: see `Stack`.
+    """N decoder layers (section 3.1, right half of Figure 1). Arguments: see `Stack` and `DecoderStackShape`.
 
     Call arguments:
         x: (B, T, D), embedded target with positions.
@@ -414,7 +426,7 @@ class Decoder(Stack):
         (B, T, D).
     """
 
-    shape_class, layer_class, attentions = DecoderShape, DecoderLayer, ("num_heads", "num_cross_heads")
+    shape_class, layer_class, attentions = DecoderStackShape, DecoderLayer, ("num_heads", "num_cross_heads")
 
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)
@@ -425,21 +437,24 @@ class Decoder(Stack):
             x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask, training=training)
         return self.norm(x)
 
-    def align(self, x, memory, source_mask=None):
+    def align(self, x, memory, source_mask=None, training=False):
         """The result of `call` for the same arguments, and how much the layers attend to memory: float32 (B, T, S).
 
         The weights of all heads are squared and added, so that a head counts more where it is sure. The first of
-        several layers does not count (`benchmarks/markup.py` shows why). A row sums to 1 over the positions that
-        source_mask allows, and is 0 elsewhere.
+        several layers does not count (`benchmarks/markup.py` shows why). With `guided_alignment`, only the first head
+        of the last layer but one counts (Garg et al. 2019), or that of the second of two layers. A row sums to 1 over
+        the positions that source_mask allows, and is 0 elsewhere.
         """
         attention_mask, alignment = causal_mask(ops.shape(x)[1]), 0.0
         counted = [layer for layer in self.layers[1:] or self.layers if layer.cross_attention.num_heads]
+        counted = counted[-2:][:1] if self.guided_alignment else counted
         for layer in self.layers:
             if layer in counted:
-                x, weights = layer.align(x, memory, attention_mask, source_mask)  # (B, T, D), (B, H, T, S)
-                alignment += ops.sum(ops.square(ops.cast(weights, "float32")), axis=1)
+                x, weights = layer.align(x, memory, attention_mask, source_mask, training)  # (B, T, D), (B, H, T, S)
+                weights = ops.cast(weights, "float32")
+                alignment += weights[:, 0] if self.guided_alignment else ops.sum(ops.square(weights), axis=1)
             else:
-                x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask)
+                x = layer(x, memory, attention_mask=attention_mask, source_mask=source_mask, training=training)
         return self.norm(x), alignment / ops.sum(alignment, axis=-1, keepdims=True)
 
     def project(self, memory):

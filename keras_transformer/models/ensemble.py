@@ -70,7 +70,7 @@ class Ensemble(SequenceToSequence):
     def logits(self, states):
         return joint_logits(states, projections_of(self.members()))
 
-    def align(self, target_ids, memory):
+    def align(self, target_ids, memory, training=False):
         """As in the contract: the mean of what the members look at."""
         found = [member.align(target_ids, own) for member, own in self._each(memory)]
         return self._beside(states for states, _ in found), sum(weights for _, weights in found) / len(found)

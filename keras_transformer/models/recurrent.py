@@ -80,9 +80,9 @@ class RecurrentNetwork(SequenceToSequence):
     def decode(self, target_ids, memory):
         return self.decoder(self.target_embedding(target_ids), memory)
 
-    def align(self, target_ids, memory):
+    def align(self, target_ids, memory, training=False):
         """As in the contract: the weights of attention; without attention, those of the fixed context."""
-        return self.decoder.align(self.target_embedding(target_ids), memory)
+        return self.decoder.align(self.target_embedding(target_ids), memory, training)
 
     def start(self, memory, width, room=None):
         return {

@@ -106,11 +106,12 @@ class SequenceToSequence(keras.Model):
         """The variable (V,) that `logits` adds; None, as here, if it adds nothing."""
         return None
 
-    def align(self, target_ids, memory):
+    def align(self, target_ids, memory, training=False):
         """Shows which source positions each target position looks at.
 
         Args:
             target_ids, memory: those of `decode`.
+            training: whether dropout acts, for a loss that reads the alignment.
 
         Returns:
             The states of `decode`, (B, T, D), and weights float32 (B, T, S). Row t of the weights belongs to the token

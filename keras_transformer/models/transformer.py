@@ -33,6 +33,7 @@ class TransformerShape(Shape):
         embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
         first_position: number of the first position of sinusoids, 0 in the paper.
         tie_positions: use one table of learned positions for source and target. False gives them one each.
+        guided_alignment: weight of `GuidedAlignment` in training. Above 0, `align` reads the head that this loss trains.
         frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
             such as "/3/" or "17,5/3/3". Encoder and decoder read them with the text; results do not show them. None:
             there are no such tokens, as in the paper.
@@ -54,6 +55,7 @@ class TransformerShape(Shape):
     embedding_norm: bool = False
     first_position: int = 0
     tie_positions: bool = True
+    guided_alignment: float = 0.0
     frame: str | None = None
 
     @property
@@ -122,10 +124,10 @@ class Transformer(SequenceToSequence):
         x = self.embed_target(target_ids)
         return self.from_bos_on(self.decoder(x, memory["states"], source_mask=memory["mask"]))
 
-    def align(self, target_ids, memory):
+    def align(self, target_ids, memory, training=False):
         """As in the contract: how much the heads of the decoder attend to memory, see `Decoder.align`."""
         x = self.embed_target(target_ids)
-        states, alignment = self.decoder.align(x, memory["states"], memory["mask"])
+        states, alignment = self.decoder.align(x, memory["states"], memory["mask"], training)
         if self.source_frame.width:
             alignment = unframed(alignment, memory["text"][:, 0], len(self.source_frame.before))
         return self.from_bos_on(states), self.from_bos_on(alignment)

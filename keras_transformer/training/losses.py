@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 
+SMALLEST_WEIGHT = 1e-6  # of attention: a smaller one has no gradient
 SMALLEST = {tf.float16: 2.0**-24, tf.bfloat16: 1e-37, tf.float32: 1e-37}  # probabilities above 0
 
 
@@ -28,12 +29,13 @@ class TokenLoss:
 
     Attributes:
         passes: how often training runs the model on a batch. Every pass draws its own dropout. Validation runs it once.
+        reads_alignment: whether `run` gets a model that gives the alignment (B, T, S), too.
         measures: dict, name -> class of the Keras metric of everything that the loss reports beside itself.
         training_only: names of the measures that validation does not have.
         seeds: the states of the seed generators that it draws from, Keras variables: a run resumes from them.
     """
 
-    passes = 1
+    passes, reads_alignment = 1, False
     measures = {}
     training_only = ()
     seeds = ()
@@ -43,10 +45,10 @@ class TokenLoss:
 
         Args:
             states: model from inputs to the decoder's output (B, T, D).
-            inputs: {"source_ids": int (B, S), "target_ids": int (B, T)}.
+            inputs: {"source_ids": int (B, S), "target_ids": int (B, T)}, and "links" if the batch has them.
 
         Returns:
-            list of `passes` tensors (B, T, D).
+            list of `passes` tensors (B, T, D), and behind them any others (B, T, ...) that `of_tokens` reads.
         """
         return [states(inputs, training=True) for _ in range(self.passes)]
 
@@ -221,7 +223,50 @@ class RDrop(Consistency):
         return factor * (forth + back)[:, 0], d_logits
 
 
-LOSSES = {"cross_entropy": CrossEntropy, "simcut": SimCut, "r_drop": RDrop}
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class GuidedAlignment(CrossEntropy):
+    """One head of attention must look at the source tokens that a target token translates (Chen et al. 2016).
+
+        loss = smoothed cross-entropy - weight / |A_t| sum over s in A_t of log alignment(t, s)
+
+    A_t are the source tokens with a link to target token t, and `alignment` is that of `SequenceToSequence.align`. A
+    token without a link adds nothing. The inputs have "links" beside the ids: float32 (B, T, S), each row with the sum
+    1, or 0 without a link. Validation measures the cross-entropy alone.
+
+    Args:
+        label_smoothing: eps_ls, in [0, 1).
+        weight: W.
+    """
+
+    reads_alignment = True
+    measures = {**CrossEntropy.measures, "alignment": keras.metrics.Mean}
+    training_only = ("alignment",)
+
+    def __init__(self, label_smoothing=0.1, weight=0.1):
+        super().__init__(label_smoothing)
+        if weight < 0:
+            raise ValueError(f"`weight` must not be negative. Received: weight={weight}")
+        self.weight = weight
+
+    def run(self, states, inputs):
+        if "links" not in inputs:
+            raise ValueError('`GuidedAlignment` needs "links" in the inputs: float32 (B, T, S), see its docstring')
+        ids = {name: inputs[name] for name in ("source_ids", "target_ids")}
+        return [*states(ids, training=True), inputs["links"]]
+
+    def of_tokens(self, passes, output_matrix, labels, output_bias=None):
+        loss, measured = super().of_tokens(passes[:1], output_matrix, labels, output_bias)
+        if len(passes) == 1:
+            return loss, measured
+        _, alignment, links = passes
+        surprise = -tf.reduce_sum(links * tf.math.log(alignment + SMALLEST_WEIGHT), axis=-1)  # (N,)
+        return loss + self.weight * surprise, {**measured, "alignment": surprise}
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
+
+
+LOSSES = {"cross_entropy": CrossEntropy, "simcut": SimCut, "r_drop": RDrop, "guided_alignment": GuidedAlignment}
 
 
 def get_loss(loss):
@@ -272,8 +317,10 @@ def sum_weights(weights):
 
 def make_loss(config):
     """The `TokenLoss` of a `Config`."""
-    loss_class = LOSSES["cross_entropy" if config.consistency == "none" else config.consistency]
     arguments = {"label_smoothing": config.label_smoothing}
+    if config.guided_alignment:
+        return GuidedAlignment(**arguments, weight=config.guided_alignment)
+    loss_class = LOSSES["cross_entropy" if config.consistency == "none" else config.consistency]
     if config.consistency_weight is not None and issubclass(loss_class, Consistency):
         arguments["weight"] = config.consistency_weight
     if loss_class is SimCut:

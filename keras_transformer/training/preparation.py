@@ -92,6 +92,7 @@ def prepare(config, run, corpus=None, before=None):
     for note in corpus.notes:
         log.info("            %s", note)
     check_same_corpus(run, corpus)
+    check_alignments(config, corpus)
     tags = known_languages(config, run, corpus, origin)
     is_other = bool(_different_parts(run, corpus))
     models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
@@ -117,8 +118,7 @@ def prepare(config, run, corpus=None, before=None):
         languages.save(run.path)
         log.info("languages   %s", languages.describe())
     encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
-    train = encode(corpus, name="train")
-    log.info("train       %s", train.describe())
+    train = encode_training(config, run, corpus, tokenizers, encode)
     if not run.has_checkpoint():  # an old run without the file goes on as it is
         in_bytes = train.source.count(tokenizers[0].first_bytes) + config.noise * len(train)
         learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
@@ -204,6 +204,38 @@ def encode_split(config, run, corpus, tokenizers, name, kept_as=None, languages=
         lambda unfinished: encode_pairs(pairs, *tokenizers, config.max_length, unfinished, called, directions),
     )
     return EncodedPairs.open(directory).tagged(languages)
+
+
+def encode_training(config, run, corpus, tokenizers, encode):
+    """The training pairs, by `encode` of `prepare`. With `guided_alignment`, the run directory keeps their links, too."""
+    pairs = encode(corpus, name="train")
+    log.info("train       %s", pairs.describe())
+    if not config.guided_alignment:
+        return pairs
+    tool = find_tool("analysis.links", "`guided_alignment`")
+    file, directory = config.alignments, run.tokens / "links"
+    made_from = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else "the corpus"
+    make_once(
+        directory,
+        {**_ingredients(config, run, corpus.identity), "links": made_from},
+        lambda unfinished: tool.write_links(
+            tool.links_of_file(file, corpus.train, pairs, tokenizers, config.max_length)
+            if file
+            else tool.learn_links(pairs),
+            unfinished,
+        ),
+    )
+    links = tool.open_links(directory)
+    log.info("links       %s, of %.0f%% of the target tokens", *tool.describe(links, pairs))
+    return replace(pairs, links=links)
+
+
+def check_alignments(config, corpus):
+    """Refuses `alignments` that cannot be used, before the long work. Raises ConfigError."""
+    if config.alignments and corpus.others:
+        raise ConfigError("`alignments` has links for one corpus. Received: several in `dataset`; leave it out")
+    if config.alignments and not Path(config.alignments).is_file():
+        raise ConfigError(f"`alignments` must name a file. Received: {config.alignments}, which is none")
 
 
 def open_split(run, name):

@@ -21,11 +21,13 @@ class Compilation:
 
     Args:
         token_loss: `TokenLoss`.
+        states: the model that the loss runs.
         measures: dict, name -> metric of the loss.
         updates: `Updates`.
     """
 
     token_loss: TokenLoss
+    states: keras.layers.Layer
     measures: dict
     updates: Updates
 
@@ -151,7 +153,8 @@ class TeacherForcing(AlwaysBuilt):
         )
         updates.build(self.network.trainable_variables)
         measures = {name: metric(name=name) for name, metric in token_loss.measures.items()}
-        self.compilation = Compilation(token_loss, measures, updates)
+        states = Aligned(self.network) if token_loss.reads_alignment else self.states
+        self.compilation = Compilation(token_loss, states, measures, updates)
 
     def get_compile_config(self):
         """The optimizer and the loss, with which a saved trainer goes on; None before `compile`."""
@@ -378,7 +381,7 @@ class TeacherForcing(AlwaysBuilt):
         if self.scheduled_sampling_rate:
             inputs = self.mix_targets(inputs)
         with tf.GradientTape() as tape:
-            passes = self.token_loss.run(self.states, inputs)
+            passes = self.token_loss.run(self.compilation.states, inputs)
             losses, measured = self._losses_of_tokens(passes, is_real, labels)
             loss = tf.reduce_sum(losses * weights) / divisor
             scaled_loss = self.updates.scale_loss(loss)
@@ -404,13 +407,14 @@ class TeacherForcing(AlwaysBuilt):
         target_ids = inputs["target_ids"]
         drawn = keras.random.uniform(tf.shape(target_ids), seed=self.coins) < self.scheduled_sampling_rate
         chosen = tf.where((drawn & (target_ids != PAD_ID))[:, 1:])  # (N, 2): row, and the position before the token
-        states = tf.gather_nd(self.states(inputs, training=False), chosen)
+        ids = {name: inputs[name] for name in ("source_ids", "target_ids")}
+        states = tf.gather_nd(self.states(ids, training=False), chosen)
         predicted = tf.argmax(self.network.logits(states), axis=-1, output_type=target_ids.dtype)
         return {**inputs, "target_ids": tf.tensor_scatter_nd_update(target_ids, chosen + [0, 1], predicted)}
 
     def _count_padding(self, inputs):
-        for ids in inputs.values():
-            self.padding_metric.update_state(tf.reshape(ids, [-1]) == PAD_ID)
+        for name in ("source_ids", "target_ids"):
+            self.padding_metric.update_state(tf.reshape(inputs[name], [-1]) == PAD_ID)
 
     def _losses_of_tokens(self, passes, is_real, labels):
         """Of the real tokens: loss (N,), and dict of measures (N,)."""
@@ -424,6 +428,18 @@ class TeacherForcing(AlwaysBuilt):
         for name, metric in self.measures.items():
             if name in measured:  # validation may measure less than training
                 metric.update_state(measured[name], sample_weight=weights)
+
+
+class Aligned(keras.layers.Layer):
+    """A network from its inputs to the states (B, T, D) and to the alignment (B, T, S)."""
+
+    def __init__(self, network):
+        super().__init__(dtype=network.dtype_policy)
+        self.network = network
+
+    def call(self, inputs, training=False):
+        memory = self.network.encode(inputs["source_ids"])
+        return self.network.align(inputs["target_ids"], memory, training)
 
 
 def _refuse_class_weight(class_weight):

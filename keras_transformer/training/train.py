@@ -7,9 +7,12 @@ import random
 from dataclasses import replace
 
 import keras
+import numpy as np
 import tensorflow as tf
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.data.corpora import kind_of
+from keras_transformer.data.links import moved
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
 from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
@@ -288,13 +291,15 @@ def variation(config, data, batches):
     if not steps and not rate:
         return None
     drops = [SubwordDropout(model, rate) for model in models] if rate else []
+    widths = [np.array([len(piece.piece) for piece in ModelProto.FromString(model).pieces]) for model in models]
 
     def vary(pairs, rng, number):
-        pairs = functools.reduce(lambda before, step: step(before, rng), steps, pairs)
-        if not drops or number >= WITH_SUBWORD_DROPOUT * batches:
-            return pairs
-        source, target = (drop(side, rng) for drop, side in zip(drops, (pairs.source, pairs.target), strict=True))
-        return replace(pairs, source=source, target=target)
+        varied = functools.reduce(lambda before, step: step(before, rng), steps, pairs)
+        if drops and number < WITH_SUBWORD_DROPOUT * batches:
+            sides = zip(drops, (varied.source, varied.target), strict=True)
+            source, target = (drop(side, rng) for drop, side in sides)
+            varied = replace(varied, source=source, target=target)
+        return varied if pairs.links is None else replace(varied, links=moved(pairs, varied, widths))
 
     return vary
 

@@ -1,4 +1,4 @@
-"""train, export, clean and analyze. Flags alone: test_flags.py."""
+"""train, export, clean, analyze and align. Flags alone: test_flags.py."""
 
 import argparse
 import functools
@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_transformer import runs
-from keras_transformer.cli import analyze, clean, export, train, translate
+from keras_transformer.cli import align, analyze, clean, export, train, translate
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tags import check_direction
 from keras_transformer.training.run_directory import RunDirectory
@@ -271,3 +271,20 @@ def test_a_model_without_heads_is_refused(refused, tmp_path):
     assert refused("--model_dir", run.path).endswith(
         "only a Transformer has heads. Received: a model of type RecurrentNetwork"
     )
+
+
+def test_align_writes_a_line_of_links_for_each_pair(learned, tmp_path, run, mistake, capsys):
+    tiny.write_pairs(tmp_path, "test", tiny.learned_pairs()[:5])
+    sides = ["--source", tmp_path / "test.en", "--target", tmp_path / "test.de"]
+    run(align, "--model_dir", learned.path, *sides)
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 5
+    for line, (source, target) in zip(printed.splitlines(), tiny.learned_pairs(), strict=False):
+        links = [tuple(map(int, re.fullmatch(r"(\d+)-(\d+)", link).groups())) for link in line.split()]
+        assert [word for _, word in links] == list(range(len(target.split())))
+        assert all(word < len(source.split()) for word, _ in links)
+    run(align, "--model_dir", learned.path, *sides, "--output", tmp_path / "links")
+    assert (tmp_path / "links").read_text(encoding="utf-8") == printed
+    (tmp_path / "test.de").write_text("eins\n", encoding="utf-8")
+    assert "not line-aligned" in mistake(align, "--model_dir", learned.path, *sides)
+    assert "no run and no export in" in mistake(align, "--model_dir", "nowhere", *sides[:2], "--target", sides[1])

@@ -45,7 +45,7 @@ def as_dict(sources, targets, t):
 
 
 def test_links_join_every_target_token_with_every_token_of_its_source():
-    sources, targets, tokens = links(encoded([([7, 8], [5]), ([9], [6, 4, 6])]), np.array([0, 1]))
+    sources, targets, _, tokens = links(encoded([([7, 8], [5]), ([9], [6, 4, 6])]), np.array([0, 1]))
     assert list(zip(sources, targets, tokens, strict=True)) == [(7, 5, 0), (8, 5, 0), (9, 6, 1), (9, 4, 2), (9, 6, 3)]
 
 

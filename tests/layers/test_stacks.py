@@ -145,7 +145,7 @@ class TestDecoderLayerContract(LayerContract):
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
     arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": 1}
-    arguments |= {"heads": [[H, H]], "num_cross_heads": H}
+    arguments |= {"heads": [[H, H]], "num_cross_heads": H, "guided_alignment": 0.1}
     inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
     output = "BTD"
     weight_count = VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
@@ -164,6 +164,16 @@ def test_alignment_is_what_the_heads_after_the_first_layer_attend_to_where_they_
     np.testing.assert_allclose(output, layer(x, memory, mask), rtol=1e-6, atol=1e-6)
     assert alignment.shape == (B, T, S)
     np.testing.assert_allclose(alignment, reference.decoder_alignment(*arguments), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_guided_alignment_is_what_the_first_head_of_the_last_layer_but_one_attends_to(num_layers):
+    layer = decoder(reference.pre_norm, num_layers, guided_alignment=0.1)
+    x, memory, mask = some("x", "BTD"), some("memory", "BSD"), some("source_mask", "B11S")
+    arguments = reference.weights_of(layer), *float64(x, memory), H, reference.pre_norm, np.asarray(mask)
+    output, alignment = layer.align(x, memory, mask)
+    np.testing.assert_allclose(output, layer(x, memory, mask), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(alignment, reference.decoder_alignment(*arguments, True), rtol=1e-5, atol=1e-5)
 
 
 def test_every_dropout_of_a_decoder_has_its_rate_and_is_told_of_training():

@@ -7,7 +7,15 @@ import tensorflow as tf
 
 from keras_transformer.config import Config
 from keras_transformer.training import TeacherForcing
-from keras_transformer.training.losses import CrossEntropy, RDrop, SimCut, largest, make_loss, token_losses
+from keras_transformer.training.losses import (
+    CrossEntropy,
+    GuidedAlignment,
+    RDrop,
+    SimCut,
+    largest,
+    make_loss,
+    token_losses,
+)
 from tests import tiny
 
 N, V, D = 7, 11, 5
@@ -163,6 +171,33 @@ def test_a_trainer_learns_with_it_and_is_saved_with_its_seeds(loss, tmp_path):
     assert loaded.token_loss.get_config() == loss.get_config()
     for seed, again in zip(trainer.seeds, loaded.seeds, strict=True):
         np.testing.assert_array_equal(seed, again)
+
+
+def test_guided_alignment_adds_the_cross_entropy_of_its_links():
+    rng, loss = np.random.default_rng(7), GuidedAlignment(0.1, weight=0.7)
+    states, matrix = rng.normal(size=(N, D)).astype("float32"), rng.normal(size=(V, D)).astype("float32")
+    labels = tf.constant(rng.integers(0, V, N), tf.int32)
+    alignment = rng.dirichlet(np.ones(3), N).astype("float32")
+    links = np.zeros((N, 3), "float32")
+    links[0, 1], links[4, :2] = 1, 0.5  # all others have no link
+    plain, _ = CrossEntropy(0.1).of_tokens([tf.constant(states)], tf.constant(matrix), labels)
+    given = [tf.constant(array) for array in (states, alignment, links)]
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        found, measures = loss.of_tokens(given, tf.constant(matrix), labels)
+    more = np.zeros(N)
+    more[0], more[4] = -np.log(alignment[0, 1]), -np.log(alignment[4, :2]).mean()
+    np.testing.assert_allclose(found, plain + 0.7 * more, rtol=1e-4)
+    np.testing.assert_allclose(measures["alignment"], more, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(found, given[1]), -0.7 * links / (alignment + 1e-6), rtol=1e-4)
+    alone, measures = loss.of_tokens(given[:1], tf.constant(matrix), labels)  # validation
+    np.testing.assert_allclose(alone, plain)
+    assert "alignment" not in measures
+
+
+def test_guided_alignment_without_links_says_what_is_missing():
+    with pytest.raises(ValueError, match='needs "links" in the inputs'):
+        GuidedAlignment().run(None, {"source_ids": [[7]], "target_ids": [[2]]})
 
 
 def test_the_settings_choose_the_loss():

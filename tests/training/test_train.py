@@ -263,6 +263,7 @@ def test_a_run_interrupted_again_and_again_is_an_uninterrupted_run(uninterrupted
 def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_path):
     run, expected, trainers = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "expected"), []
     settings = {"strategy": "mirrored", "precision": "bfloat16", "num_layers": 1, "max_steps": 5, **SETTINGS}
+    settings |= {"guided_alignment": 0.1}
     config = tiny.config(corpus, run.path, **settings)
 
     def interrupt(trainer):

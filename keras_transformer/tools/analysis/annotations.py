@@ -97,21 +97,30 @@ def read_alignments(path, sources, targets):
     lines = _lines(path)
     if len(lines) != len(sources):
         raise CorpusError(f"{path} has {counted(len(lines), 'line')}, but there are {counted(len(sources), 'pair')}")
-    alignments = []
-    for number, (line, source, target) in enumerate(zip(lines, sources, targets, strict=True), start=1):
-        links = [re.fullmatch(r"(\d+)-(\d+)", link) for link in line.split()]
-        if None in links:
-            raise CorpusError(f"{path}, line {number:,}: not in Pharaoh's format, such as 0-0 1-2: {line[:60]!r}")
-        pairs = [(int(link[1]), int(link[2])) for link in links]
-        sizes = len(source.split()), len(target.split())
-        outside = next((pair for pair in pairs if pair[0] >= sizes[0] or pair[1] >= sizes[1]), None)
-        if outside:
-            raise CorpusError(
-                f"{path}, line {number:,}: {outside[0]}-{outside[1]} is outside of the sentences, "
-                f"which have {sizes[0]} and {sizes[1]} words"
-            )
-        alignments.append(pairs)
-    return alignments
+    return [
+        read_links(line, (source, target), f"{path}, line {number:,}")
+        for number, (line, source, target) in enumerate(zip(lines, sources, targets, strict=True), start=1)
+    ]
+
+
+def read_links(line, texts, place):
+    """A line of a file for `read_alignments`, for two texts: a list of (source word, target word).
+
+    Raises:
+        CorpusError: if it does not fit the texts. The error begins with `place`, a str.
+    """
+    links = [re.fullmatch(r"(\d+)-(\d+)", link) for link in line.split()]
+    if None in links:
+        raise CorpusError(f"{place}: not in Pharaoh's format, such as 0-0 1-2: {line[:60]!r}")
+    pairs = [(int(link[1]), int(link[2])) for link in links]
+    sizes = [len(text.split()) for text in texts]
+    outside = next((pair for pair in pairs if pair[0] >= sizes[0] or pair[1] >= sizes[1]), None)
+    if outside:
+        raise CorpusError(
+            f"{place}: {outside[0]}-{outside[1]} is outside of the sentences, "
+            f"which have {sizes[0]} and {sizes[1]} words"
+        )
+    return pairs
 
 
 def read_conllu(path, sentences):
