@@ -33,7 +33,8 @@ class TransformerShape(Shape):
         embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
         first_position: number of the first position of sinusoids, 0 in the paper.
         tie_positions: use one table of learned positions for source and target. False gives them one each.
-        guided_alignment: weight of `GuidedAlignment` in training. Above 0, `align` reads the head that this loss trains.
+        guided_alignment: weight of `GuidedAlignment` in training. Above 0, `align` reads the head that this loss
+            trains.
         frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
             such as "/3/" or "17,5/3/3". Encoder and decoder read them with the text; results do not show them. None:
             there are no such tokens, as in the paper.

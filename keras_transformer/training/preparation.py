@@ -207,7 +207,7 @@ def encode_split(config, run, corpus, tokenizers, name, kept_as=None, languages=
 
 
 def encode_training(config, run, corpus, tokenizers, encode):
-    """The training pairs, by `encode` of `prepare`. With `guided_alignment`, the run directory keeps their links, too."""
+    """The training pairs, by `encode` of `prepare`; with `guided_alignment` their links, too."""
     pairs = encode(corpus, name="train")
     log.info("train       %s", pairs.describe())
     if not config.guided_alignment:

@@ -153,8 +153,11 @@ class TeacherForcing(AlwaysBuilt):
         )
         updates.build(self.network.trainable_variables)
         measures = {name: metric(name=name) for name, metric in token_loss.measures.items()}
-        states = Aligned(self.network) if token_loss.reads_alignment else self.states
-        self.compilation = Compilation(token_loss, states, measures, updates)
+        self.compilation = Compilation(token_loss, self.model_for(token_loss), measures, updates)
+
+    def model_for(self, token_loss):
+        """What a `TokenLoss` runs: from the inputs to the states (B, T, D), and to the alignment if it reads it."""
+        return Aligned(self.network) if token_loss.reads_alignment else self.states
 
     def get_compile_config(self):
         """The optimizer and the loss, with which a saved trainer goes on; None before `compile`."""

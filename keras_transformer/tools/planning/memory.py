@@ -102,7 +102,8 @@ def count_activations(config, data, rows, source, target, policy):
     with tf.Graph().as_default() as graph:
         trainer, loss = TeacherForcing(make_network(config, data, policy)), make_loss(config)
         inputs = {"source_ids": tf.ones((rows, source), tf.int32), "target_ids": tf.ones((rows, target), tf.int32)}
-        states = [tf.reshape(each, (rows * target, -1)) for each in loss.run(trainer.states, inputs)]
+        inputs |= {"links": tf.zeros((rows, target, source))} if loss.reads_alignment else {}
+        states = [tf.reshape(each, (rows * target, -1)) for each in loss.run(trainer.model_for(loss), inputs)]
         network, labels = trainer.network, tf.ones((rows * target,), tf.int32)
         bias = [] if network.output_bias is None else [network.output_bias]
         losses, _ = loss.of_tokens(states, network.output_matrix, labels, *bias)

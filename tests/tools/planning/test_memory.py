@@ -99,6 +99,15 @@ def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_
     assert shared.activations == pytest.approx(plain.activations, rel=0.1)
 
 
+def test_guided_alignment_needs_little_more():
+    plain, guided = (
+        estimated(tiny.config("none", "none", **SIZES, guided_alignment=weight), data_of(97, rows=6, length=11))
+        for weight in (0.0, 0.1)
+    )
+    assert plain.activations < guided.activations < 1.2 * plain.activations
+    assert plain._replace(activations=0) == guided._replace(activations=0)
+
+
 def test_more_rows_and_layers_and_longer_sentences_need_more():
     shapes = ((3, 5, 1), (6, 5, 1), (6, 10, 1), (3, 5, 2))
     least, *more = (
