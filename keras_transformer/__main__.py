@@ -15,7 +15,7 @@ PROGRAMS = {
     "import": "make a run of a model of Hugging Face, such as OPUS-MT",
     "align": "link the words of sentences and of their translations",
     "analyze": "show what the heads of a Transformer do",
-    "gateway": "offer LibreTranslate's API with HTML and files, before a server",
+    "gateway": "offer the APIs of LibreTranslate and DeepL, with HTML and files, before a server",
 }
 
 

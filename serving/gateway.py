@@ -1,4 +1,4 @@
-"""LibreTranslate's API before any server of TensorFlow Serving's API. Needs no TensorFlow."""
+"""The APIs of LibreTranslate and DeepL before any server of TensorFlow Serving's API. Needs no TensorFlow."""
 
 import argparse
 import gc
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from serving.client import Client, add_protection_arguments
+from serving.deepl import app_of
 from serving.http_server import HttpServer, stop_on_signals
 from serving.keys import read_keys
 from serving.languages import Languages, newest_languages, written
@@ -30,7 +31,7 @@ DESCRIPTION = """Offer {what}, and translate with a server of TensorFlow Serving
       reads the languages from the export.json of the newest version"""
 
 
-def parse_arguments(arguments=None, program="python -m serving.gateway", what="LibreTranslate's API"):
+def parse_arguments(arguments=None, program="python -m serving.gateway", what="the APIs of LibreTranslate and DeepL"):
     """Parses the flags of a program that offers `what`."""
     about, kind = DESCRIPTION.format(program=program, what=what), argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=program, allow_abbrev=False, description=about, formatter_class=kind)
@@ -84,7 +85,7 @@ def main(arguments=None, api=LibreTranslate):
         keys = read_keys(arguments.api_keys) if arguments.api_keys else None
         ((languages, client),) = models.values()
         served = api(lambda: models, keys=keys, is_ready=lambda: client.is_ready(SECONDS_OF_HEALTH))
-        app = served.app(arguments.cors)
+        app = app_of(served, arguments.cors)
         app = Observed(app, [route.path.removesuffix("/{name}") for route in app.routes])
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
         access.setLevel(logging.INFO)

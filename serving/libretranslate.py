@@ -94,7 +94,7 @@ class LibreTranslate:
         asked = await read_parameters(request)
         self.check_key(asked)
         q = _text_of(asked, "q")
-        found = await asyncio.to_thread(detect, _beginning(q), self._codes())
+        found = await asyncio.to_thread(detect, beginning(q), self._codes())
         likely = [each for number, each in enumerate(found) if number == 0 or each[1] >= 0.01]
         return JSONResponse([_detected(*each) for each in likely])
 
@@ -103,12 +103,12 @@ class LibreTranslate:
         asked = await read_parameters(request)
         self.check_key(asked)
         q, count = _text_of(asked, "q"), _count(asked.get("alternatives") or 0)
-        (found, probability), *how = await self.direction(asked, _beginning(q))
+        (found, probability), *how = await self.direction(asked, beginning(q))
         if (name := str(asked.get("format") or "text")) not in self.formats:
             raise invalid(f"{name} format is not supported" + f": {DOCUMENTS}" * (name == "html"))
         if count and name != "text":
             raise invalid(f"Invalid request: alternatives parameter must be <= 0 for the format {name}")
-        work, pool = (_unchanged, None) if found == how[-1] else self.formats[name]
+        work, pool = (unchanged, None) if found == how[-1] else self.formats[name]
         texts, translations, until = q if isinstance(q, list) else [q], [], time.monotonic() + LONGEST_ANSWER
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             part = texts[start : start + TEXTS_AT_ONCE]
@@ -185,14 +185,15 @@ async def finished(request, until, pool, work, *arguments):
 
 
 async def refuse(request, error):
-    """Answers an `HTTPException` or a `ServingError`: a body with the key "error", as LibreTranslate does."""
+    """Answers an `HTTPException` or a `ServingError`."""
     is_http = isinstance(error, HTTPException)
     message, status = (error.detail, error.status_code) if is_http else (error.message, error.http_status)
     headers = error.headers if is_http else None
     if status == 504:  # The rest of the body may still come.
         headers = {"Connection": "close"}
     # A parameter may have half of a surrogate pair, which UTF-8 cannot write.
-    return JSONResponse({"error": message.encode("utf-8", "replace").decode("utf-8")}, status, headers)
+    name = "message" if request.url.path.startswith("/v2/") else "error"  # as DeepL does, or LibreTranslate
+    return JSONResponse({name: message.encode("utf-8", "replace").decode("utf-8")}, status, headers)
 
 
 GONE = Response(status_code=499)  # Ends a request whose client has gone.
@@ -205,12 +206,13 @@ def _text_of(parameters, name):
     """Returns the text, or for "q" the text or the list of texts, of a parameter."""
     if not (value := parameters.get(name)):
         raise invalid(f"Invalid request: missing {name} parameter")
-    if not all(map(_is_text, value if isinstance(value, list) and name == "q" else [value])):
+    if not all(map(is_text, value if isinstance(value, list) and name == "q" else [value])):
         raise invalid(f"Invalid request: {name} parameter is not text")
     return value
 
 
-def _is_text(value):  # JSON can write half of a surrogate pair, and UTF-8 cannot.
+def is_text(value):
+    """Says whether a value is text that UTF-8 can write."""
     return isinstance(value, str) and value.encode("utf-8", "ignore").decode("utf-8") == value
 
 
@@ -221,7 +223,7 @@ def _glossary(value):
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(value) if isinstance(value, str) and value else value or {}
     forms = [*value, *value.values()] if isinstance(value, dict) else [None]
-    if not all(_is_text(form) and form.strip() for form in forms):
+    if not all(is_text(form) and form.strip() for form in forms):
         raise invalid('Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}')
     if sum(map(len, forms)) > LONGEST_GLOSSARY:
         raise invalid(TOO_LONG)
@@ -243,11 +245,11 @@ def _translated(texts, count, client, languages, target, gone):
     return [list(dict.fromkeys([best, *filter(None, others)]))[: 1 + count] for best, *others in hypotheses]
 
 
-def _unchanged(texts, *_):
+def unchanged(texts, *_):
     return [[text] for text in texts]
 
 
-def _beginning(q):
+def beginning(q):
     """The beginning of a text, or of a list of texts, that tells its language: without tags."""
     text = (q if isinstance(q, str) else " ".join(text[:MOST_DETECTED] for text in q))[:MOST_DETECTED]
     return re.sub(r"<[^<>]*>", " ", text)

@@ -16,6 +16,7 @@ from grpc import StatusCode
 from serving.client import Client
 from serving.configuration import ModelConfig, read_batching_parameters, read_message, read_model_config
 from serving.connections import values_of
+from serving.deepl import app_of
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import HttpServer, stop_on_signals
@@ -37,7 +38,7 @@ def run(settings):
     api = RestApi(predictor, models, timeout_s, has_cors)
     named = [written(code) for code in (settings.source_lang, settings.target_lang) if code]
     clients = in_process_clients(predictor, models, Languages(*named) if named else None)
-    app = make_app(api, LibreTranslate(clients).app(["*"] * has_cors), models, predictor.metrics.page)
+    app = make_app(api, app_of(LibreTranslate(clients), ["*"] * has_cors), models, predictor.metrics.page)
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
     try:

@@ -30,12 +30,15 @@ _DIGITS[list(b"0123456789abcdef")] = range(16)
 _DIGITS[list(b"ABCDEF")] = range(10, 16)
 
 
-async def read_parameters(request):
-    """Reads the parameters of a `starlette.requests.Request`: dict. Raises ServingError or HTTPException."""
+async def read_parameters(request, lists=()):
+    """Reads the parameters of a `starlette.requests.Request`: dict. Raises ServingError or HTTPException.
+
+    In a form, the parameters of the names `lists` are lists of str.
+    """
     body, (kind, _) = await read_body(request, MOST_BYTES, timeout_s=30.0), content_type(request)
     if kind == "application/json" or kind.endswith("+json"):
         return await _aside(_object_of, body)
-    form = {**await form_of(request, body), **query_of(request)}
+    form = {**await form_of(request, body, lists=lists), **query_of(request)}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 
@@ -50,11 +53,14 @@ def content_type(request):
     return kind.decode("latin-1").strip().lower(), options
 
 
-async def form_of(request, body, most_files=0):
-    """Reads a form: dict, name -> str or `UploadFile`. Raises ServingError or HTTPException."""
+async def form_of(request, body, most_files=0, lists=()):
+    """Reads a form: dict, name -> str or `UploadFile`; of the names `lists` -> list of them.
+
+    Raises ServingError or HTTPException.
+    """
     kind, options = content_type(request)
     if kind != "multipart/form-data":
-        return await _aside(_fields, body)
+        return await _aside(lambda body: _fields(body, lists), body)
 
     async def replay():
         return {"type": "http.request", "body": body}
@@ -63,7 +69,8 @@ async def form_of(request, body, most_files=0):
     boundary = options.get(b"boundary", b"").translate(None, b'\\"')  # No boundary may have these two.
     header = b'multipart/form-data; boundary="' + boundary + b'"' if boundary else b"multipart/form-data"
     asked = Request({**request.scope, "headers": [(b"content-type", header)]}, replay)
-    return dict(await asked.form(max_files=most_files, max_fields=MOST_FIELDS))
+    found = await asked.form(max_files=most_files, max_fields=MOST_FIELDS)
+    return {**found, **{name: found.getlist(name) for name in lists if name in found}}
 
 
 async def _aside(read, body):
@@ -87,12 +94,17 @@ def _object_of(body):
     return found
 
 
-def _fields(body):
-    """Reads the fields of a form in the encoding of a URL: dict, name -> str. Of equal names, the first one counts."""
+def _fields(body, lists=()):
+    """Reads the fields of a form in the encoding of a URL: dict, name -> str. Of equal names, the first one counts.
+
+    A name of `lists` has the list of all values.
+    """
     if body.count(b"&") >= MOST_FIELDS:
         raise invalid(f"Invalid request: a form may have {MOST_FIELDS} fields")
     pairs = [each.partition(b"=") for each in body.split(b"&")]
-    return {_unquoted(name): _unquoted(value) for name, _, value in reversed(pairs) if value}
+    fields = [(_unquoted(name), _unquoted(value)) for name, _, value in pairs if value]
+    several = {name: [value for other, value in fields if other == name] for name in lists}
+    return {**dict(reversed(fields)), **{name: values for name, values in several.items() if values}}
 
 
 def _unquoted(data):

@@ -10,7 +10,7 @@ from keras_transformer.process import find_tool
 from keras_transformer.translation.results import Explanation
 
 NAME = "python -m keras_transformer gateway"
-OFFERED = "LibreTranslate's API with HTML and files"
+OFFERED = "the APIs of LibreTranslate and DeepL, with HTML and files"
 INSTALL = "pip install -r serving/requirements.txt"
 
 
