@@ -46,6 +46,10 @@ RUNS = {
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
     "search_end": (f"--model_dir RUN {SIDES} --length_penalties 0.6", ["none ahead", "tok:13a"]),
+    "tags": (
+        "--model_dir RUN --tags TAGGED",
+        ["3 tags in 2 paragraphs", r"alignment +\d+\.\d%", r"position alone +\d"],
+    ),
     "train_speed": (TRAINING, [r"[\d,]+ real target tokens/s", r"\d\.\d% of the measured matrix-product rate"]),
     "train_trace": (TRAINING, [r"\| attention \| \d+\.\d \| \d+\.\d% \|", r"\| \w*MatMul \| \d+\.\d \|"]),
 }
@@ -72,7 +76,10 @@ def places(tmp_path_factory):
     for stem in ("train", "val", "test"):
         tiny.write_pairs(directory / "many", stem, tiny.pairs(3000))
     run = tiny.write_run(directory / "run", corpus)
+    tagged = "one <b>two</b> three\teins <b>zwei</b> drei\n<i>ten</i> <b>nine</b>\t<i>zehn</i> <b>neun</b>\n"
+    (directory / "tags.tsv").write_text(tagged, encoding="utf-8")
     return {
+        "TAGGED": directory / "tags.tsv",
         "CORPUS": corpus,
         "NAMES": directory / "names",
         "MANY": directory / "many",
