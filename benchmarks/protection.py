@@ -39,7 +39,7 @@ def parse_arguments():
 
 def draw_terms(pairs, terms, count, seed):
     """`count` pairs with a glossary each: list of (source, reference, dict source form -> target form)."""
-    from keras_transformer.data.protected_pairs import find_shared
+    from keras_transformer.tools.variation.protected_pairs import find_shared
 
     rng, drawn = random.Random(seed), []
     for source, reference in rng.sample(pairs, len(pairs)):
@@ -69,11 +69,11 @@ def without_terms(texts, glossaries):
 
 
 def main(arguments):
-    from keras_transformer.data.protected_pairs import learn_terms
     from keras_transformer.data.text_files import open_aligned_files
     from keras_transformer.evaluation import measure
     from keras_transformer.protection import Protection
     from keras_transformer.runs import load
+    from keras_transformer.tools.variation.protected_pairs import learn_terms
 
     languages = (arguments.source_lang, arguments.target_lang)
     train, held_out = (

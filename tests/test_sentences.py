@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from keras_transformer.data.protected_pairs import find_shared
 from keras_transformer.normalization import mend
 from keras_transformer.protection import Protection
 from keras_transformer.tools.cleaning.text import skeleton
@@ -15,6 +14,7 @@ from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import joined
+from keras_transformer.tools.variation.protected_pairs import find_shared
 from keras_transformer.words import is_unspaced, tokens_of
 from tests.sentences import SENTENCES
 

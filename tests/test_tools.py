@@ -15,6 +15,7 @@ PACKAGE = ROOT / "keras_transformer"
 TOOLS = sorted(path.name for path in (PACKAGE / "tools").iterdir() if path.is_dir() and path.name[0] not in "._")
 # What a user asks for, and the tool that it needs. The names in capitals are files and directories of the test.
 EVALUATE = ["-m", "keras_transformer", "evaluate"]
+TRAINED = ["--dataset", "files:CORPUS", "--source_lang", "en", "--target_lang", "de"]
 NEEDS = {
     "analysis": ["-m", "keras_transformer", "analyze", "--model_dir", "RUN"],
     "back_translation": ["-m", "keras_transformer", "back_translate", "--model_dir", "RUN"],
@@ -31,6 +32,7 @@ NEEDS = {
     "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
     "tfds": ["train.py", "--dataset", "tfds:mine", "--model_dir", "RUN"],
+    "variation": ["train.py", "--upper_case", "0.1", *TRAINED, "--model_dir", "OUT"],
     "workers": ["train.py", "--strategy", "multi_worker", "--model_dir", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}

@@ -24,7 +24,6 @@ from keras_transformer.data.corpora import (
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
 from keras_transformer.data.subword_dropout import check_bpe
-from keras_transformer.data.typed_text import with_cases
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, TokenizerError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.process import find_tool
@@ -406,7 +405,8 @@ def _make_model(config, name, text, origin):
     placeholders = PLACEHOLDERS if config.protect else ()
     nfkc = config.nfkc and name != TARGET
     if config.upper_case or config.title_case:
-        text = with_cases(text, config.upper_case, config.title_case)
+        variation = find_tool("variation", "`upper_case`" if config.upper_case else "`title_case`")
+        text = variation.with_cases(text, config.upper_case, config.title_case)
     return train_tokenizer(text, config.vocabulary_size, config.character_coverage, placeholders, nfkc)
 
 

@@ -14,9 +14,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from keras_transformer.data.corpora import kind_of
 from keras_transformer.data.links import moved
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
-from keras_transformer.data.protected_pairs import PairProtection
 from keras_transformer.data.subword_dropout import SubwordDropout
-from keras_transformer.data.typed_text import CHANGES, TypedPairs
 from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
@@ -42,6 +40,7 @@ from keras_transformer.training.validation import write_samples
 from keras_transformer.training.watchers import Progress, watched
 
 log = logging.getLogger(__name__)
+VARIED = ("protect", "title_case", "upper_case", "typos", "noise")  # settings that change the text of pairs
 WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subword dropout
 
 
@@ -62,7 +61,8 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
     Raises:
         UserError: for everything that the user can mend.
     """
-    if config.tokenize != "auto":  # a wrong one is found before the long work
+    variation_tool(config)  # if it is missing, the user knows before the long work
+    if config.tokenize != "auto":  # so with a wrong one
         evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
     if owns_process and any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
         # The cores cannot wait for the sizes of batches.
@@ -273,6 +273,12 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
 
 
+def variation_tool(config):
+    """The tool that changes the text of pairs; None if no setting asks for it. Raises ToolError if it is missing."""
+    asked = next((name for name in VARIED if getattr(config, name)), None)
+    return asked and find_tool("variation", f"`{asked}`")
+
+
 def variation(config, data, batches):
     """What changes the pairs of a training batch: a function for `training_batches`, or None.
 
@@ -282,11 +288,8 @@ def variation(config, data, batches):
         batches: int, the batches of the whole run. The last tenth of them has no subword dropout, so the model ends
             with the pieces that it gets in translation.
     """
-    models, steps = [tokenizer.model for tokenizer in data.tokenizers], []
-    if config.protect:
-        steps.append(PairProtection(data.train, *models, config.protect, config.max_length))
-    if changes := [change(getattr(config, name)) for name, change in CHANGES.items() if getattr(config, name)]:
-        steps.append(TypedPairs(*models, changes, config.max_length))
+    models, tool = [tokenizer.model for tokenizer in data.tokenizers], variation_tool(config)
+    steps = tool.changes_of(config, data) if tool else []
     rate = config.subword_dropout_rate
     if not steps and not rate:
         return None

@@ -7,7 +7,9 @@ import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.typed_text import (
+from keras_transformer.normalization import mend
+from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.tools.variation.typed_text import (
     MOST_GROWTH,
     Noise,
     TitleCase,
@@ -17,8 +19,6 @@ from keras_transformer.data.typed_text import (
     visible_characters,
     with_cases,
 )
-from keras_transformer.normalization import mend
-from keras_transformer.protection import PLACEHOLDERS
 from tests import tiny
 
 PAIRS = tiny.pairs(97)
