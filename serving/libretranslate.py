@@ -246,6 +246,7 @@ def _translated(texts, count, client, languages, target, gone):
 
 
 def unchanged(texts, *_):
+    """Gives texts back as they are: what translates a text that is in its target language already."""
     return [[text] for text in texts]
 
 

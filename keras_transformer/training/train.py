@@ -61,9 +61,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
     Raises:
         UserError: for everything that the user can mend.
     """
-    variation_tool(config)  # if it is missing, the user knows before the long work
-    if config.tokenize != "auto":  # so with a wrong one
-        evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
+    check_first(config, evaluate)
     if owns_process and any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
         # The cores cannot wait for the sizes of batches.
         share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
@@ -271,6 +269,13 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         )
     if plan.has_lost_patience(progress):
         log.info("stopped     no better validation %s since epoch %d", config.best_by, progress.best_epoch)
+
+
+def check_first(config, evaluate):
+    """Finds a missing tool and a wrong `tokenize` before the long work. Raises UserError."""
+    variation_tool(config)
+    if config.tokenize != "auto":
+        evaluate(["1 2 3 4"], ["1 2 3 4"], tokenize=config.tokenize, target_lang=None)
 
 
 def variation_tool(config):

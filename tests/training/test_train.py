@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import h5py
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences
+from keras_transformer.data.links import PLACES, as_rows
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import CheckpointError
 from keras_transformer.evaluation import choose_tokenization, measure
@@ -487,12 +489,12 @@ def varying(sources, targets, tokenizer, batches, **rates):
     """Pairs, and the function by which batches vary with these rates."""
     encoded = tokenizer.encode(sources), with_eos(tokenizer.encode(targets))
     pairs = EncodedPairs(*(Sentences(ids.values.numpy(), ids.row_splits.numpy()) for ids in encoded), {})
-    rates = {**dict.fromkeys(("protect", "subword_dropout_rate", *module.CHANGES), 0.0), **rates}
+    rates = {**dict.fromkeys(("subword_dropout_rate", *module.VARIED), 0.0), **rates}
     data = SimpleNamespace(train=pairs, tokenizers=(tokenizer, tokenizer))
     return pairs, module.variation(SimpleNamespace(max_length=99, **rates), data, batches)
 
 
-@pytest.mark.parametrize("name", ["protect", "subword_dropout_rate", *module.CHANGES])
+@pytest.mark.parametrize("name", ["subword_dropout_rate", *module.VARIED])
 def test_a_batch_is_varied_as_the_settings_say(name):
     tokenizer, sides = tiny.keeping_tokenizer(), (["seven Ann 12", "two of Bob"] * 7, ["12 Ann sieben", "Bob zwei"] * 7)
     pairs, vary = varying(*sides, tokenizer, 10, **{name: 0.999})
@@ -503,6 +505,26 @@ def test_a_batch_is_varied_as_the_settings_say(name):
     assert name not in ("typos", "noise") or not np.array_equal(one.source.ids, other.source.ids)
     assert any("⟦" in text for text in one.source.texts(tokenizer)) == (name == "protect")
     assert varying(*sides, tokenizer, 10)[1] is None
+
+
+def test_links_follow_their_words_into_other_pieces():
+    pairs, vary = varying(["seven one"] * 17, ["sieben eins"] * 17, tiny.tokenizer(), 40, subword_dropout_rate=0.5)
+    sizes = [len(tiny.tokenizer().tokenize([word])[0]) for word in ("sieben", "seven")]
+    places = [(row, t, s) for row in range(17) for t in range(sizes[0]) for s in range(sizes[1])]
+    pairs = replace(pairs, links=as_rows(*np.array(places).T, 17))
+    varied = vary(pairs, np.random.default_rng(3), 0)
+    expected = [
+        {(t, s) for t in range(first_word(target)) for s in range(first_word(source))}
+        for source, target in zip(varied.source.lists(), varied.target.lists(), strict=True)
+    ]
+    assert [{divmod(link, PLACES) for link in row} for row in varied.links.lists()] == expected
+    assert max(map(len, expected)) > sizes[0] * sizes[1]
+
+
+def first_word(ids):
+    """The number of pieces of the first word."""
+    pieces = tiny.tokenizer().visible_pieces(ids)
+    return next(place for place, piece in enumerate(pieces) if place and piece.startswith("▁"))
 
 
 def test_the_last_tenth_of_a_run_has_no_subword_dropout():
