@@ -126,12 +126,17 @@ class Transformer(SequenceToSequence):
         return self.from_bos_on(self.decoder(x, memory["states"], source_mask=memory["mask"]))
 
     def align(self, target_ids, memory, training=False):
-        """As in the contract: how much the heads of the decoder attend to memory, see `Decoder.align`."""
+        """As in the contract: how much the heads of the decoder attend to memory, see `Decoder.align`.
+
+        With `guided_alignment`, row t comes from position t + 1, which has read the token that position t predicts:
+        before that, the decoder only guesses the token (Garg et al. 2019). The row of the last token is its own.
+        """
         x = self.embed_target(target_ids)
         states, alignment = self.decoder.align(x, memory["states"], memory["mask"], training)
         if self.source_frame.width:
             alignment = unframed(alignment, memory["text"][:, 0], len(self.source_frame.before))
-        return self.from_bos_on(states), self.from_bos_on(alignment)
+        states, alignment = self.from_bos_on(states), self.from_bos_on(alignment)
+        return states, rows_after(alignment, target_ids) if self.guided_alignment else alignment
 
     def embed_target(self, target_ids):
         """target_ids int (B, T) -> the input of the decoder (B, T' + T, D), the T' tokens before bos at first."""
@@ -247,6 +252,13 @@ def make_position_layers(shape, dtype):
     if shape.embedding_norm or (is_learned and not shape.tie_positions):
         return [layer_class.of(shape, name=name, dtype=dtype) for name in ("source_positions", "target_positions")]
     return [layer_class.of(shape, name="positions", dtype=dtype)] * 2
+
+
+def rows_after(alignment, target_ids):
+    """Row t becomes row t + 1 if position t + 1 has a token: alignment (B, T, S), target_ids int (B, T) -> (B, T, S)."""
+    has_token = ops.pad(ops.not_equal(target_ids[:, 1:], PAD_ID), ((0, 0), (0, 1)))  # (B, T)
+    later = ops.concatenate([alignment[:, 1:], alignment[:, -1:]], axis=1)
+    return ops.where(has_token[..., None], later, alignment)
 
 
 def extended_history(history, parents, position=None, add=appended):
