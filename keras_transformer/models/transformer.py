@@ -255,7 +255,7 @@ def make_position_layers(shape, dtype):
 
 
 def rows_after(alignment, target_ids):
-    """Row t becomes row t + 1 if position t + 1 has a token: alignment (B, T, S), target_ids int (B, T) -> (B, T, S)."""
+    """Row t becomes row t + 1 where position t + 1 has a token: (B, T, S), with target_ids int (B, T) -> (B, T, S)."""
     has_token = ops.pad(ops.not_equal(target_ids[:, 1:], PAD_ID), ((0, 0), (0, 1)))  # (B, T)
     later = ops.concatenate([alignment[:, 1:], alignment[:, -1:]], axis=1)
     return ops.where(has_token[..., None], later, alignment)
