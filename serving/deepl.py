@@ -14,7 +14,7 @@ SCHEME = re.compile(r"DeepL-Auth-Key (\S+)", re.IGNORECASE)
 LISTS = ("text", "ignore_tags")  # Parameters with several values.
 REFUSED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 TAGGED = ("html", "xml")  # Values of `tag_handling`.
-TAG = re.compile(r"[\w:.-]+")
+TAG = re.compile(r"[^\s<>/=&'\"]+")
 NO_LIMIT = 10**12  # Characters: what DeepL tells its customers without a limit.
 NO_NAMES = "Value for 'ignore_tags' not supported: it must be names of tags"
 KEPT = ' translate="no"'  # Marks what must not be translated, in HTML.
