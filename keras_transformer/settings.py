@@ -325,7 +325,7 @@ class TrainingSettings:
     guided_alignment: float = setting(0.0, NOT_NEGATIVE, only_with=OF_TRANSFORMER, metavar="W", help="""
         W: factor of a second loss, such as 0.05. It trains the first head of the attention to the source, in the last
         layer but one of the decoder, to look at the words that are translated (Chen et al. 2016). Documents then get
-        their tags where they belong, and `explain` reads this head. 0 leaves the loss out.""",
+        their tags where they belong: explanations read this head. 0 leaves the loss out.""",
         rules={"does not go with `consistency`: set one of them": lambda c: not c.guided_alignment or
                c.consistency == "none"})
     alignments: str | None = setting(None, metavar="FILE", needs="guided_alignment", help="""

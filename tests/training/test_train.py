@@ -382,7 +382,7 @@ def test_the_trainer_has_the_settings_of_the_config(corpus, tmp_path):
     assert trainer.network.output_matrix.shape == (503, config.d_model)
     arguments = trainer.network.get_config()
     shared = {name: value for name, value in vars(config).items() if name in arguments and name != "vocabulary_size"}
-    assert len(shared) == 25 and {name: arguments[name] for name in shared} == shared
+    assert len(shared) == 26 and {name: arguments[name] for name in shared} == shared
     assert type(trainer.optimizer) is Adam  # the paper's, with the paper's peak at the end of the warm-up
     assert [getattr(trainer.optimizer, name) for name in ("beta_1", "beta_2", "epsilon")] == [0.9, 0.98, 1e-9]
     other = tiny.build_trainer(again(config, tmp_path, optimizer="lion", peak_learning_rate=0.7), sizes(503))
