@@ -290,7 +290,7 @@ def tokenised(chunk, tokenizers, max_length):
 
     Args:
         chunk: list of (source, target) strings.
-        tokenizers: `Tokenizer`s of source and target.
+        tokenizers: each a `Tokenizer`, of source and target.
         max_length: most tokens of either side.
 
     Returns:

@@ -8,7 +8,7 @@ that alternate:
     t(f | e):                 the sum of these shares over the corpus, divided by the sum for e
 
 With a `tension`, tokens near the diagonal are likelier than others, as in fast_align (Dyer et al. 2013): a token i of S
-and a token j of T have the weight exp(-tension |i / S - j / T|).
+and a token j of T have the weight exp(-tension d), where d is the distance between i / S and j / T.
 """
 
 import numpy as np

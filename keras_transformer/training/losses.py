@@ -227,7 +227,7 @@ class RDrop(Consistency):
 class GuidedAlignment(CrossEntropy):
     """One head of attention must look at the source tokens that a target token translates (Chen et al. 2016).
 
-        loss = smoothed cross-entropy - weight / |A_t| sum over s in A_t of log alignment(t, s)
+        loss = smoothed cross-entropy - weight mean over s in A_t of log alignment(t, s)
 
     A_t are the source tokens with a link to target token t, and `alignment` is that of `SequenceToSequence.align`. A
     token without a link adds nothing. The inputs have "links" beside the ids: float32 (B, T, S), each row with the sum

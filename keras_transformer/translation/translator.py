@@ -194,7 +194,7 @@ class TextTranslator:
         """Translates one batch, a list of str: (list of str, list of float scores)."""
         hidden = [self._hidden(text) for text in texts] if self.protection else []
         texts = [each.text for each in hidden] or texts
-        found = self._ask_batch("translate", {"text": texts, **self._codes(len(texts))})
+        found = self._ask_batch("translate", {"text": texts, **self.codes(len(texts))})
         rows = [translation_of(row) for row in (map(_restored, hidden, found) if hidden else found)]
         return [row.text for row in rows], [row.score for row in rows]
 
@@ -219,7 +219,7 @@ class TextTranslator:
         if widest and widest > self.width:
             raise UserError(f"`beam_size` is at most {self.width}, as loaded or exported. Received: beam_size={widest}")
         number = len(inputs["text"])
-        inputs |= self._codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
+        inputs |= self.codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
         hidden = []
         if self.protection and signature != "score":
             hidden = [self._hidden(tf.compat.as_text(text)) for text in inputs["text"]]
@@ -255,8 +255,12 @@ class TextTranslator:
         other.tags = dataclasses.replace(self.tags, default=self.tags.find(source_lang, target_lang))
         return other
 
-    def _codes(self, number, source_lang=None, target_lang=None):
-        """The languages of texts as inputs of a signature: dict of lists, {} for a model of one direction."""
+    def codes(self, number: int, source_lang: Languages = None, target_lang: Languages = None) -> dict[str, list[str]]:
+        """The languages of a `number` of texts as inputs of a signature; {} for a model of one direction.
+
+        Raises:
+            UserError: for a language that the model does not have.
+        """
         given = (x if isinstance(x, (list, tuple)) else [x] * number for x in (source_lang, target_lang))
         pairs = list(zip(*given, strict=True))
         if self.tags is None:
@@ -408,7 +412,7 @@ class SavedModelTranslator(TextTranslator):
         with tokenizers_apart(self.path) as path:
             self._loaded = tf.saved_model.load(os.fspath(path))
         if self.protection:  # a model with placeholders reads one as one piece
-            (found,) = self._ask_batch("explain", {"text": PLACEHOLDERS[:1], **self._codes(1)})
+            (found,) = self._ask_batch("explain", {"text": PLACEHOLDERS[:1], **self.codes(1)})
             if PLACEHOLDERS[0].encode() not in found["source_pieces"]:
                 raise UserError(NO_PLACEHOLDERS)
 

@@ -31,7 +31,7 @@ def explain_pairs(translator, texts, translations, on_progress=None):
     """
     if not isinstance(translator, Translator):
         raise UserError(f"only a run explains given translations. Received: a {type(translator).__name__}")
-    codes = translator._codes(len(texts))
+    codes = translator.codes(len(texts))
     rows = list(zip(texts, translations, *codes.values(), strict=True))
 
     def explain_batch(rows):

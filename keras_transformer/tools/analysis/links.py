@@ -70,7 +70,7 @@ def links_of_file(path, texts, pairs, tokenizers, max_length):
         path: of a file in Pharaoh's format, see `read_alignments`. It may end in .gz.
         texts: iterable of (source, target) strings, from which `pairs` were made.
         pairs: `EncodedPairs`.
-        tokenizers: `Tokenizer`s of source and target.
+        tokenizers: each a `Tokenizer`, of source and target.
         max_length: that of `pairs`, which decides which of the texts became pairs.
 
     Raises:
