@@ -72,7 +72,7 @@ class Ensemble(SequenceToSequence):
 
     def align(self, target_ids, memory, training=False):
         """As in the contract: the mean of what the members look at."""
-        found = [member.align(target_ids, own) for member, own in self._each(memory)]
+        found = [member.align(target_ids, own, training) for member, own in self._each(memory)]
         return self._beside(states for states, _ in found), sum(weights for _, weights in found) / len(found)
 
     def get_config(self):
