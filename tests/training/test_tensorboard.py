@@ -207,11 +207,6 @@ def test_resident_memory_is_in_mebibytes():
     resident = memory()["resident"]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     assert array.nbytes / 2**20 < resident < 1.05 * most
-    del array
-    deadline = time.monotonic() + 60  # a kernel may count the pages of a process only now and then
-    while resident - memory()["resident"] < 448 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert resident - memory()["resident"] == pytest.approx(512, abs=64)
 
 
 def test_memory_of_a_gpu_is_the_most_that_it_had_to_hold(monkeypatch):
