@@ -10,6 +10,7 @@ PROGRAMS = {
     "export": "make a SavedModel or a CTranslate2 model of a run",
     "clean": "prepare a corpus: mend its text, drop dirty pairs",
     "back_translate": "make sentence pairs from text of one language",
+    "recipe": "from a corpus to a translator that ships, in one command",
     "sweep": "train every combination of some settings, and compare the runs",
     "distil": "make sentence pairs that a large model teaches a small one",
     "import": "make a run of a model of Hugging Face, such as OPUS-MT",

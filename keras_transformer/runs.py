@@ -30,6 +30,7 @@ from keras_transformer.translation.translator import SavedModelTranslator, Trans
 
 AnyPath = str | os.PathLike
 Pairs = Iterable[tuple[str, str]]
+EXAMPLES = 3  # translations in the card of an export
 
 
 class Run:
@@ -92,6 +93,7 @@ class Run:
         source_lang: str | None = None,
         target_lang: str | None = None,
         compiled: bool | Programs = False,
+        license: str | None = None,
         **settings: Any,
     ) -> Path:
         """Writes EXPORT_DIR/VERSION, and proves that it translates as the run does.
@@ -107,6 +109,7 @@ class Run:
                 the one direction of the other formats; the default of the run by default.
             compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs`.
                 TensorFlow Serving then needs --xla_cpu_compilation_enabled=true.
+            license: of the model, such as "cc-by-4.0", for its card (README.md) and export.json.
 
         Returns:
             pathlib.Path of the version.
@@ -133,7 +136,11 @@ class Run:
         export = make_export(translator, precision, **facts)
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
-        return export_version(export, export_dir, version, samples, describe_run(directory) | languages | ensemble)
+        about = {"license": license} if license else {}
+        shown = [text for text in samples if text.strip()][:EXAMPLES]
+        about["examples"] = [*map(list, zip(shown, translator.translate(shown), strict=True))]
+        origin = describe_run(directory) | languages | ensemble | about
+        return export_version(export, export_dir, version, samples, origin)
 
 
 def ensemble_of(first, others, checkpoint):

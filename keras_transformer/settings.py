@@ -349,6 +349,9 @@ class TrainingSettings:
     tokenize: str = setting("auto",
         help="How sacreBLEU splits words: 13a, none for tokenised text, zh, ... auto: as language and text need it.")
     validation_sentences: int = setting(1000, COUNT, help="Most sentences for the validation BLEU after every epoch.")
+    score_test: bool = setting(True, may_change=True, help="""
+        At the end, translate the test set, if there is one. false scores the validation set, so that no choice can rest
+        on the test set.""")
     save_minutes: float = setting(10.0, NOT_NEGATIVE, may_change=True,
         help="Minutes between two saves within an epoch. 0 saves after every update.")
     seed: int = setting(1, Rule("must be at least 0 and below 2^31", lambda value: 0 <= value < 2**31),

@@ -25,9 +25,9 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
-# exported or evaluated for an earlier page is not run again. Of a training or export that no other command needs, and
-# of all trainings and evaluations on the pages of figures, the flags are checked, and no more. Programs run as forks of
-# a process that has imported TensorFlow: see warm_start.py.
+# exported or evaluated for an earlier page is not run again. Of a recipe, of a training or export that no other command
+# needs, and of all trainings and evaluations on the pages of figures, the flags are checked, and no more. Programs run
+# as forks of a process that has imported TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -81,6 +81,8 @@ python() {
       words=("${@//2222..2223/$PAIR}")
       warm "${words[@]}" "${corpus[@]}" $short && echo "$*" >>"$RAN" ;;
     "-m keras_transformer sweep"*) warm "${words[@]}" --dry_run ;;
+    "-m keras_transformer recipe"*)
+      warm - "${@:4}" <<<"from keras_transformer.cli import recipe as program; program.make_parser().parse_args()" ;;
     evaluate.py*)
       [[ ! "$PARSED" ]] || { parsed evaluate "${@:2}"; return; }
       warm "$@" && echo "$*" >>"$RAN" ;;

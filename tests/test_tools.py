@@ -30,13 +30,14 @@ NEEDS = {
     "memory": ["translate.py", "--model_dir", "RUN", "--tmx", "TEXT", "--input", "TEXT", "--output", "OUT"],
     "planning": ["train.py", "--dry_run", "--dataset", "cldr:en-de", "--model_dir", "OUT"],
     "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
+    "recipe": ["-m", "keras_transformer", "recipe", "--dataset", "files:CORPUS@en-de", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
     "tfds": ["train.py", "--dataset", "tfds:mine", "--model_dir", "RUN"],
     "variation": ["train.py", "--upper_case", "0.1", *TRAINED, "--model_dir", "OUT"],
     "workers": ["train.py", "--strategy", "multi_worker", "--model_dir", "OUT"],
 }
 PROGRAMS = {"analysis": "analyze", "back_translation": "back_translate", "cleaning": "clean"}
-PROGRAMS |= {"distillation": "distil", "importing": "import", "sweep": "sweep"}
+PROGRAMS |= {"distillation": "distil", "importing": "import", "recipe": "recipe", "sweep": "sweep"}
 
 
 def test_every_tool_is_asked_for():

@@ -45,6 +45,12 @@ def make_parser():
         help="leave out the lines of a corpus files:DIR that are no pair, and list them in bad_lines.jsonl",
     )
     parser.add_argument(
+        "--hold_out",
+        action="store_true",
+        help="if the corpus has no validation set, take one from its training text, as train.py does, and write it to "
+        "val.LANG (default: the next program holds out pairs)",
+    )
+    parser.add_argument(
         "--without",
         type=Path,
         nargs="+",
@@ -117,7 +123,8 @@ def open_input(arguments):
     if arguments.input.startswith("files:") and languages == (None, None):
         found = languages_in(arguments.input.removeprefix("files:"))
         languages = tuple(found) if len(found) == 2 else languages
-    return open_corpus(arguments.input, *languages, skip_bad_lines=arguments.skip_bad_lines)
+    corpus = open_corpus(arguments.input, *languages, skip_bad_lines=arguments.skip_bad_lines)
+    return dataclasses.replace(corpus, held_out=False) if arguments.hold_out else corpus
 
 
 def main(arguments, runner_flags):
@@ -129,7 +136,7 @@ def main(arguments, runner_flags):
 
     settings, corpus = settings_of(arguments), open_input(arguments)
     for note in corpus.notes:
-        if not note.startswith("no validation split"):  # held-out pairs are prepared with all others
+        if not corpus.held_out or not note.startswith("no validation split"):  # without --hold_out, all are prepared
             log.info(note)
     held_out = itertools.chain.from_iterable(map(lines_of, arguments.without))
     pairs = corpus.train.pairs if corpus.held_out else corpus.train

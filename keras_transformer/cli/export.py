@@ -32,7 +32,8 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
   python export.py --model_dir runs/many --export_dir exports/de-fr --format litert --source_lang de --target_lang fr
       one direction of a model of many languages. A SavedModel has them all, and this one as the default
 
-EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run."""
+EXPORT_DIR/VERSION/export.json names the run, its score, the versions of libraries, and the comparison with the run.
+README.md beside it is a model card, in the form that hubs of models read."""
 
 
 def make_parser():
@@ -60,6 +61,7 @@ def make_parser():
         help="only with --format ctranslate2, argos or litert: dtype of the matrices. litert knows float32 and int8 "
         "(default: float32)",
     )
+    parser.add_argument("--license", metavar="NAME", help="licence of the model for its card, such as cc-by-4.0")
     add_program_arguments(parser)
     add_checkpoint_argument(parser)
     add_language_arguments(parser)
@@ -155,6 +157,7 @@ def main(arguments):
         arguments.shortlist,
         **languages(arguments),
         compiled=arguments.compile and programs(arguments),
+        license=arguments.license,
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,
         split_sentences=arguments.split_sentences,

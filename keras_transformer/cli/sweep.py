@@ -1,19 +1,17 @@
 """A sweep: trains every combination of some settings, and tells which one is best on the validation set."""
 
-import contextlib
 import logging
 import shlex
 import sys
 from functools import partial
 from pathlib import Path
 
-import filelock
-
 from keras_transformer.cli import console
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.train import TRAINING_FLAGS, parse_config
 from keras_transformer.data.corpora import open_corpora
-from keras_transformer.errors import ConfigError, FileError, UserError, check_positive, counted
+from keras_transformer.errors import ConfigError, UserError, check_positive, counted
+from keras_transformer.files import reserved
 from keras_transformer.tools.sweep.grid import CHANGED, plan, read_grid
 from keras_transformer.tools.sweep.processes import Trainings
 from keras_transformer.tools.sweep.results import MEASURES, Comparison, read_result
@@ -194,27 +192,6 @@ class Sweep:
         return 1 if self.failures else 0
 
 
-@contextlib.contextmanager
-def claimed(output):
-    """A context in which a directory is reserved for this sweep.
-
-    Raises:
-        FileError: if another sweep has reserved it, or if it cannot be made.
-    """
-    lock = filelock.FileLock(output / ".lock")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise FileError(f"{output} is in use by another sweep: wait for its end, or choose another `output`") from None
-    except OSError as error:
-        raise FileError.of("write", output, error) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def program():
     """The program, from its command line to its exit status."""
     parser = make_parser()
@@ -228,7 +205,7 @@ def program():
             estimate = console.command("train", *runs[0].flags, "--dry_run")
             log.info("estimate    of time and memory, by the first run: %s", estimate)
             return
-        with claimed(arguments.output):
+        with reserved(arguments.output, "sweep"):
             sweep.train(arguments.processes)
             status = sweep.end()
         sys.exit(status)

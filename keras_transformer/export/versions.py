@@ -8,7 +8,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from keras_transformer.errors import ExportError, FileError
-from keras_transformer.export.manifest import write_manifest
+from keras_transformer.export.card import write_card
+from keras_transformer.export.manifest import read_manifest, write_manifest
 from keras_transformer.export.parity import prove
 from keras_transformer.files import whole_directory
 
@@ -58,6 +59,8 @@ def new_version(export_dir, version=None):
 def export_version(export, export_dir, version=None, sentences=(), origin=None):
     """Writes EXPORT_DIR/VERSION, proves that the version translates as the run does, and writes its export.json.
 
+    If the run is known, it writes a model card, too.
+
     Args:
         export: `SavedModelExport`, or the export for another engine, with
             `reference`, the `Translator` of the run;
@@ -86,4 +89,6 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
         parity, loading = prove(export, directory, sentences)
         facts = export.describe(directory), origin or {}, parity, loading
         write_manifest(directory, int(final.name), *facts, export.libraries)
+        if origin:
+            write_card(directory, read_manifest(directory))
     return final

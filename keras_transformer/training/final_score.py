@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 def score_model(config, run, data, judge):
     """Translates the test sets, or else the validation sets, with the finished model, and writes results.yaml.
 
+    Without `config.score_test`, it translates the validation sets.
+
     Args:
         config: `Config`.
         run: `RunDirectory`.
@@ -29,7 +31,8 @@ def score_model(config, run, data, judge):
     """
     translator = load_translator(run, strategy=strategy_of_gpus())
     parts = (data.corpus, *data.corpus.others)
-    (split, evaluation), *others = (_score(corpus, translator, judge, data.corpus.is_multilingual) for corpus in parts)
+    scored = (_score(corpus, config.score_test, translator, judge, data.corpus.is_multilingual) for corpus in parts)
+    (split, evaluation), *others = scored
     named = [(corpus.name, *scored) for corpus, scored in zip(data.corpus.others, others, strict=True)]
     for name, other_split, scored in named:
         log.info("scored      %s: BLEU %.1f on its %s set", name, scored.bleu, other_split)
@@ -37,9 +40,9 @@ def score_model(config, run, data, judge):
     return split, evaluation
 
 
-def _score(corpus, translator, judge, has_directions):
+def _score(corpus, score_test, translator, judge, has_directions):
     """("test" or "validation", `Evaluation`) of a corpus."""
-    split, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
+    split, pairs = ("test", corpus.test) if corpus.test and score_test else ("validation", corpus.validation)
     sources, references = zip(*pairs, strict=True)
     direction = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang} if has_directions else {}
     with tqdm(total=len(sources), desc=f"{split} set", disable=None) as progress:

@@ -2,7 +2,6 @@ import contextlib
 import functools
 import resource
 import sys
-import time
 import warnings
 from types import SimpleNamespace
 

@@ -1,0 +1,160 @@
+"""The model card of an export: README.md, in the form that hubs of models read. Its facts are those of export.json."""
+
+import json
+import re
+
+import yaml
+
+CARD = "README.md"
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+
+# How to run each format, from the directory of the card.
+RUN = {
+    "saved_model": """```python
+import tensorflow as tf
+import tensorflow_text  # it has the operations of the tokenizer
+
+translate = tf.saved_model.load("{place}").signatures["serving_default"]
+print(translate(text=tf.constant([{quoted}]))["translation"][0].numpy().decode())
+```
+
+TensorFlow Serving loads the directory above it. A request is `{{"instances": [{quoted}]}}`.""",
+    "ctranslate2": """```python
+import ctranslate2, sentencepiece
+
+source, target = (sentencepiece.SentencePieceProcessor(model_file=name) for name in {tokenizers})
+pieces = {pieces}
+found = ctranslate2.Translator("{place}").translate_batch([pieces]{prefix})[0].hypotheses[0]
+print(target.decode(found{after_prefix}))
+```""",
+    "litert": """```bash
+echo {quoted} | python {place}/translate_litert.py
+```""",
+    "argos": """```bash
+argospm install {place}/{package}
+argos-translate --from-lang {source} --to-lang {target} {quoted}
+```""",
+}
+
+
+def write_card(directory, manifest):
+    """Writes README.md into the directory of an export.
+
+    Args:
+        directory: pathlib.Path.
+        manifest: dict, the content of export.json.
+    """
+    (directory / CARD).write_text(card_of(manifest), encoding="utf-8")
+
+
+def card_of(manifest):
+    """The model card of an export, a str in Markdown, with YAML for hubs of models before it."""
+    run, evaluation = manifest["run"], manifest["run"].get("evaluation")
+    parts = [front_matter(manifest), introduction(manifest)]
+    parts.append(f"## Scores\n\n{scores({evaluation['set']: evaluation}) if evaluation else 'It was not scored.'}")
+    if run.get("examples"):
+        parts.append(f"## Examples\n\nSentences of the validation set, and what the model says:\n\n{examples(run)}")
+    parts += [f"## Run it\n\n{how_to_run(manifest)}", f"## Limits\n\n{limits(run)}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def introduction(manifest):
+    """The title of a card, and what the model is, in Markdown."""
+    settings, size = manifest["run"]["settings"], size_of(manifest)
+    name = settings["architecture"]
+    kind = "Transformer" if name == "transformer" else f"recurrent network ({name})"
+    return (
+        f"# Translation, {manifest['run']['source_lang']} to {manifest['run']['target_lang']}\n\n"
+        f"A {kind} of the preset `{settings['preset']}`, trained with keras_transformer on "
+        f"{', '.join(f'`{corpus}`' for corpus in corpora_of(manifest))}. "
+        f"The format is {manifest['format']}, with weights in {manifest['weights']}: {size / 1e6:.1f} MB."
+    )
+
+
+def size_of(manifest):
+    """The bytes of an export."""
+    return sum(file["bytes"] for file in manifest["files"].values())
+
+
+def corpora_of(manifest):
+    """The names of the corpora of a run, a list of str."""
+    dataset = manifest["run"]["settings"]["dataset"]
+    return [dataset] if isinstance(dataset, str) else [*dataset]
+
+
+def front_matter(manifest):
+    """What hubs of models read: language, licence, task and metrics, as YAML between two lines."""
+    run, evaluation = manifest["run"], manifest["run"].get("evaluation")
+    sides = [side for side in manifest.get("languages", {}).values() if isinstance(side, dict)]
+    languages = sorted({code for side in sides for code in side}) or [run["source_lang"], run["target_lang"]]
+    facts = {"language": languages}
+    if run.get("license"):
+        facts["license"] = run["license"]
+    facts |= {"pipeline_tag": "translation", "library_name": "keras_transformer", "metrics": [*METRICS]}
+    if evaluation:
+        corpus, *_ = corpora_of(manifest)
+        metrics = [{"type": key, "name": title, "value": round(evaluation[key], 2)} for key, title in METRICS.items()]
+        result = {
+            "task": {"type": "translation"},
+            "dataset": {"name": corpus, "type": corpus, "split": evaluation["set"]},
+            "metrics": metrics,
+        }
+        facts["model-index"] = [{"name": "-".join(languages), "results": [result]}]
+    return f"---\n{yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)}---"
+
+
+def scores(evaluations):
+    """A table of scores and, below it, their signatures.
+
+    Args:
+        evaluations: dict from the name of a set, or of a system, to a dict with the fields of an `Evaluation`.
+    """
+    rows = [
+        f"| {name} | {found['bleu']:.1f} | {found['chrf']:.1f} | {found['sentences']:,} |"
+        for name, found in evaluations.items()
+    ]
+    *_, last = evaluations.values()
+    lines = ["| | BLEU | chrF | sentences |", "|---|---|---|---|", *rows, ""]
+    return "\n".join([*lines, f"sacreBLEU: `{last['bleu_signature']}` and `{last['chrf_signature']}`."])
+
+
+def examples(run):
+    """A table of texts and their translations."""
+    pairs = ((text.replace("|", "\\|") for text in pair) for pair in run["examples"])
+    return "\n".join(["| source | translation |", "|---|---|", *(f"| {' | '.join(pair)} |" for pair in pairs)])
+
+
+def how_to_run(manifest, place="."):
+    """How a user runs an export of this format, in a few lines of Markdown.
+
+    Args:
+        manifest: dict, the content of export.json.
+        place: str, the directory of the export, from where the card is.
+    """
+    run = manifest["run"]
+    text = (run.get("examples") or [["Hello"]])[0][0]
+    quoted = json.dumps(re.sub(r'[\\"$`]', "", text), ensure_ascii=False)  # for a shell, JSON and Python
+    tokenizers = sorted(f"{place}/{name}" for name in manifest["files"] if name.endswith("tokenizer.model"))
+    before, after, prefix = (manifest.get(name, "").split() for name in ("source_tag", "source_end", "target_prefix"))
+    pieces = [str(before)] * bool(before) + [f"source.encode({quoted}, out_type=str)"] + [str(after)] * bool(after)
+    return RUN[manifest["format"]].format(
+        place=place,
+        quoted=quoted,
+        tokenizers=tuple(tokenizers * 2)[:2],  # the source is first in the alphabet
+        pieces=" + ".join(pieces),
+        prefix=f", target_prefix=[{prefix}]" if prefix else "",
+        after_prefix=f"[{len(prefix)}:]" if prefix else "",
+        package=manifest.get("package"),
+        source=run["source_lang"],
+        target=run["target_lang"],
+    )
+
+
+def limits(run):
+    """What a model is not good for, in Markdown."""
+    return (
+        "- Text unlike its training text, other languages, and rare words: it may invent, repeat or leave out.\n"
+        "- Names, numbers and units can be wrong. Have a person read what matters.\n"
+        f"- Sentences are translated one by one, without what stands around them. The seed of the training was "
+        f"{run['settings']['seed']}."
+    )
