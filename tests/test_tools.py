@@ -20,6 +20,7 @@ NEEDS = {
     "analysis": ["-m", "keras_transformer", "analyze", "--model_dir", "RUN"],
     "back_translation": ["-m", "keras_transformer", "back_translate", "--model_dir", "RUN"],
     "beam": ["translate.py", "--engine", "beam", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
+    "cards": ["-m", "keras_transformer", "recipe", "--dataset", "files:CORPUS@en-de", "--output", "OUT"],
     "cldr": ["train.py", "--dataset", "cldr:en-de", "--model_dir", "OUT", "--dry_run"],
     "cleaning": ["-m", "keras_transformer", "clean", "--input", "CORPUS", "--output", "OUT"],
     "comparison": [*EVALUATE, "--hypotheses", "TEXT", "--reference", "TEXT", "--report", "OUT"],

@@ -15,9 +15,10 @@ from keras_transformer.data.corpora import open_corpus
 from keras_transformer.errors import UserError, counted, duration
 from keras_transformer.files import reserved
 from keras_transformer.presets import PRESETS, RECURRENT
+from keras_transformer.process import find_tool
 from keras_transformer.tools.recipe.build import Recipe, read_recipe, remove_stages
 from keras_transformer.tools.recipe.plan import FORMATS, SAVING, VALIDATED, Pace, choose
-from keras_transformer.tools.recipe.stages import Build
+from keras_transformer.tools.recipe.stages import Build, shipped, systems
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Recipe: from a corpus to a translator that ships, as good as the hours allow.
@@ -76,6 +77,7 @@ def make_parser():
 def parse_arguments(parser):
     """The flags, checked. Raises UserError."""
     arguments = parser.parse_args()
+    find_tool("cards.shipped", "a recipe")  # for its last stage
     if not arguments.hours > 0:
         raise UserError(f"--hours must be above 0. Received: {arguments.hours}")
     if not 0 <= arguments.seed < 2**31:
@@ -185,6 +187,14 @@ def chosen(recipe, names):
     return found
 
 
+def write_card(recipe):
+    """The last stage: the model card of what ships."""
+    build, names = recipe.build, [*systems(recipe.sizes)]
+    facts = (build.output, build.dataset, build.target, build.held_out, names, shipped(recipe.sizes), recipe.scores())
+    cards = find_tool("cards.shipped", "the stage card")
+    cards.write_card_of(cards.Shipped(*facts))
+
+
 def describe(recipe, hours):
     """Says what the recipe makes, and how long each stage takes."""
     sizes, whole = recipe.sizes, sum(recipe.seconds.values())
@@ -219,7 +229,7 @@ def program():
             names = chosen(recipe, arguments.stages)
             describe(recipe, arguments.hours)
             recipe.save()
-            recipe.run(names)
+            recipe.run(names, write_card)
         if not recipe.left():
             log.info(
                 "finished    %s is the model card, and recipe.yaml has all commands", arguments.output / "README.md"

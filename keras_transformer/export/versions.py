@@ -7,11 +7,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_transformer.errors import ExportError, FileError
-from keras_transformer.export.card import write_card
+from keras_transformer.errors import ExportError, FileError, ToolError
 from keras_transformer.export.manifest import read_manifest, write_manifest
 from keras_transformer.export.parity import prove
 from keras_transformer.files import whole_directory
+from keras_transformer.process import find_tool
 
 
 def next_version(export_dir):
@@ -90,5 +90,6 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
         facts = export.describe(directory), origin or {}, parity, loading
         write_manifest(directory, int(final.name), *facts, export.libraries)
         if origin:
-            write_card(directory, read_manifest(directory))
+            with contextlib.suppress(ToolError):  # without its tool, an export has no card
+                find_tool("cards.card", "a model card").write_card(directory, read_manifest(directory))
     return final

@@ -14,7 +14,6 @@ import yaml
 
 from keras_transformer.errors import UserError, duration
 from keras_transformer.files import reading, write_whole
-from keras_transformer.tools.recipe.card import write_card
 from keras_transformer.tools.recipe.plan import Pace, Sizes, seconds_of
 from keras_transformer.tools.recipe.stages import commands
 
@@ -88,8 +87,12 @@ class Recipe:
             state = f"done in {duration(self.took[name])}" if name in self.took else duration(self.seconds[name])
             yield f"{number:2}/{len(self.commands)}  {name:15} {state}"
 
-    def run(self, names):
+    def run(self, names, write_card):
         """Runs stages that are not done, one after the other.
+
+        Args:
+            names: list of str.
+            write_card: function of this recipe, the last stage.
 
         Raises:
             UserError: for a stage that fails. The same command goes on there.
@@ -113,23 +116,23 @@ class Recipe:
                 if not command.product or not command.product.exists():
                     run_command(command, self.build.output, f"[{number}/{len(self.commands)} {name}]")
             if name == "card":
-                write_card(self.build, self.sizes, self.scores())
+                write_card(self)
             self.took[name] = time.monotonic() - started
             self.save()
 
     def scores(self):
-        """BLEU on the validation set of each run that is done: dict from its stage to float."""
+        """BLEU on the validation set of each run of one direction that is done: dict from its stage to float."""
         found = {}
         for name in self.commands:
             path = self.build.output / name / "results.yaml"
-            if name in self.took and path.exists():
+            if name in self.took and path.exists() and not name.endswith("both"):
                 with reading(path):
                     found[name] = yaml.safe_load(path.read_text(encoding="utf-8"))["bleu"]
         return found
 
     def best(self):
         """The best BLEU of a run of one direction, and its stage: str; "" before there is one."""
-        scores = {name: bleu for name, bleu in self.scores().items() if not name.endswith("both")}
+        scores = self.scores()
         return "{1:.1f} ({0})".format(*max(scores.items(), key=lambda found: found[1])) if scores else ""
 
 

@@ -49,11 +49,6 @@ class Build(NamedTuple):
     seed: int
     license: str | None
 
-    @property
-    def file(self):
-        """The path of the Argos package."""
-        return self.output / f"{self.output.resolve().name}.argosmodel"
-
 
 def commands(build, sizes):
     """All stages in their order: dict from the name to a list of `Command`."""
@@ -77,6 +72,7 @@ def systems(sizes):
 
 
 def prepare(build, sizes):
+    """The corpus, cleaned. It has a validation set in any case."""
     output = build.output / "prepare"
     words = ["clean", "--input", build.dataset, "--source_lang", build.source, "--target_lang", build.target]
     return [Command((*words, "--hold_out", "--output", str(output)), output)]
@@ -112,12 +108,14 @@ def same_pieces(build):
 
 
 def back_translate(build, sizes):
+    """Pairs of text in the target language."""
     words = ["back_translate", "--model_dir", str(build.output / "both"), "--monolingual", build.monolingual]
     words += ["--source_lang", build.target, "--target_lang", build.source, "--tag", "--batch_size", str(BATCH)]
     return [Command((*words, "--output", str(build.output / "back_translate")))]
 
 
 def distil(build, sizes):
+    """The training text, translated by the teachers."""
     words = ["distil"]
     for name in ["teacher", "second"] if sizes.second else ["teacher"]:
         words += ["--teacher", str(build.output / name)]
@@ -141,6 +139,7 @@ def evaluate(build, sizes):
 
 
 def export(build, sizes):
+    """The model that ships, in every format."""
     formats = {
         "saved_model": ("export", []),
         "compiled": ("export_compiled", ["--compile", "true"]),

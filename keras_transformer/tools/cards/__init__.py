@@ -1,0 +1,1 @@
+"""Model cards: what a person, and a hub of models, reads of an export first."""
