@@ -219,6 +219,7 @@ def train(
     *,
     validation: Pairs | None = None,
     test: Pairs | None = None,
+    callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> Run | None:
     """Trains a model to the end, or from where an earlier call or command stopped, and scores it.
@@ -228,6 +229,9 @@ def train(
         config: `Config`, in place of `settings`.
         validation, test: iterables of pairs. Without `validation`, some of `pairs` are held out. Without `test`, the
             validation pairs are scored.
+        callbacks: list of `keras.callbacks.Callback`, called after those of the run. `logs` has the measures of the
+            run, after an epoch also those of validation: val_loss, val_accuracy, val_bleu. A run ends early with the
+            setting `patience`, and not with `keras.callbacks.EarlyStopping`.
         settings: those of `Config`, such as preset="tiny", epochs=3, model_dir="runs/mine". With `init_from`, the
             settings of the model are those of that run.
 
@@ -255,7 +259,7 @@ def train(
     config = config or configure(**settings)
     check_effect(config, settings)
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages_of(config))
-    trained = training.train(config, measure, choose_tokenization, corpus)
+    trained = training.train(config, measure, choose_tokenization, corpus, callbacks=callbacks)
     return trained and Run(trained[0].path, *trained[1:])
 
 

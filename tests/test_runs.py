@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -53,7 +54,7 @@ def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monk
     def measured(config, run, data, judge):
         return "validation", judge(["今天天气很好。"], ["今天天气很好。"], data.corpus.target_lang)
 
-    monkeypatch.setattr(training, "watched", lambda *arguments: contextlib.nullcontext())
+    monkeypatch.setattr(training, "watched", lambda *arguments: contextlib.nullcontext([]))
     monkeypatch.setattr(training, "update_and_validate", lambda *arguments: None)
     monkeypatch.setattr(training, "finish", lambda *arguments: None)
     monkeypatch.setattr(training, "score_model", measured)
@@ -87,14 +88,35 @@ def test_the_library_needs_no_package_of_its_extras():
     assert done.returncode == 0, done.stderr
 
 
+class Noting(keras.callbacks.Callback):
+    """A user's callback."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.noted.append(("update", logs["loss"]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.noted.append(("epoch", logs["val_bleu"], logs["val_loss"]))
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     pairs = (pair for pair in tiny.pairs(211))  # a generator
     settings = {"epochs": 1, "model_dir": tmp_path_factory.mktemp("runs") / "numbers", **QUICK}
-    before = global_state()
-    run = kt.train(pairs, validation=tiny.pairs(7, seed=5), **settings)
-    run.changed = changes(before, global_state())
+    before, noting = global_state(), Noting()
+    run = kt.train(pairs, validation=tiny.pairs(7, seed=5), callbacks=[noting], **settings)
+    run.changed, run.noted = changes(before, global_state()), noting.noted
     return run
+
+
+def test_callbacks_of_a_user_are_told_of_every_update_and_of_validation(run):
+    *updates, last = run.noted
+    assert len(updates) > 5 and {kind for kind, _ in updates} == {"update"}
+    line = next(line for line in (run.path / "run.log").read_text("utf-8").splitlines() if "epoch 1/1 " in line)
+    assert last[0] == "epoch" and f"BLEU {last[1]:.1f};" in line and f"validation: loss {last[2]:.3f}," in line
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, DivergenceError])

@@ -5,6 +5,8 @@ Flags override the settings of a YAML file, and these override the defaults of t
 
 import argparse
 import dataclasses
+import importlib
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -35,24 +37,27 @@ DESCRIPTION = """Train a model to translate. After an interruption, the same com
       that the model does not forget
   python train.py ... --dry_run
       prints all settings, figures of the corpus, and an estimate of time and memory. It trains nothing"""
-NO_SETTINGS = ("help", "config", "dry_run")  # flags of train.py
+NO_SETTINGS = ("help", "config", "dry_run", "callbacks")  # flags of train.py
 TRAINING_FLAGS = {*NO_SETTINGS, *SETTINGS}
 CONFIG_HELP = "YAML file of settings, such as the config.yaml of an earlier run. Flags override it."
 DRY_RUN_HELP = "Print all settings, figures of the corpus and an estimate of time and memory. Train and keep nothing."
+CALLBACKS_HELP = """Function without arguments that gives a list of Keras callbacks, such as mine:callbacks of mine.py.
+They are called after those of the run."""
 METAVARS = {int: "INT", float: "NUMBER", str: "TEXT", bool: "{true,false}"}
 RULES = """The preset gives every setting its default, FILE of --config overrides it, and flags override both.
 --NAME None removes the value of a setting that may be without one, such as --max_steps None."""
 
 
-def main(config, dry_run):
-    """Trains, or rehearses that."""
+def main(config, dry_run=False, callbacks=None):
+    """Trains, or rehearses that. `callbacks` is as `made_by` reads it."""
     from keras_transformer.evaluation import choose_tokenization, describe, measure
     from keras_transformer.training.train import train
 
+    made = made_by(callbacks) if callbacks else []
     if dry_run:
         return find_tool("planning.dry_run", "--dry_run").rehearse(config)
     keep_freed_memory()
-    trained = train(config, measure, choose_tokenization, owns_process=True)
+    trained = train(config, measure, choose_tokenization, owns_process=True, callbacks=made)
     if trained is None:  # on all workers but the first
         return
     run, evaluated_set, evaluation = trained
@@ -68,9 +73,32 @@ def main(config, dry_run):
 def program():
     """The program, from its command line to its exit status."""
     with console.program(TRAINING_FLAGS):
-        config, dry_run = parse_training(sys.argv[1:], DESCRIPTION)
+        config, others = parse_training(sys.argv[1:], DESCRIPTION)
         console.import_tensorflow()
-        main(config, dry_run)
+        main(config, **others)
+
+
+def made_by(name):
+    """Calls a function that a user names, and returns its Keras callbacks, a list.
+
+    Args:
+        name: str, "module:function". The module may be in the current directory.
+
+    Raises:
+        ConfigError: if there is no such function, or if it gives something else.
+    """
+    import keras
+
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except (ImportError, AttributeError, ValueError) as error:
+        message = "`callbacks` must name a function without arguments, such as mine:callbacks of mine.py"
+        raise ConfigError(f"{message} ({error}). Received: {name}") from error
+    if not isinstance(made, list | tuple) or not all(isinstance(each, keras.callbacks.Callback) for each in made):
+        raise ConfigError(f"`callbacks` must give a list of Keras callbacks. Received: {made!r} from {name}")
+    return [*made]
 
 
 def parse_config(arguments, description):
@@ -93,13 +121,13 @@ def parse_config(arguments, description):
 
 
 def parse_training(arguments, description):
-    """Parses the command line of train.py: as `parse_config`, with the one flag that is no setting of a run.
+    """Parses the command line of train.py: as `parse_config`, with the flags that are no settings of a run.
 
     Args:
         arguments, description: as for `parse_config`.
 
     Returns:
-        (Config, whether `--dry_run` was given).
+        (Config, dict of the flags that were given among `dry_run` and `callbacks`).
 
     Raises:
         As `parse_config`.
@@ -125,7 +153,7 @@ def _parse(arguments, description, no_settings):
         _settings_parser(description, no_settings, config).print_help()
         sys.exit(0)
     check_effect(config, given if is_of_run(of_file) else {**of_file, **given})
-    return config, "dry_run" in others
+    return config, {name: value for name, value in others.items() if name not in ("help", "config")}
 
 
 def _settings_parser(description, no_settings, defaults):
@@ -157,6 +185,7 @@ def _add_others(group, names):
     group.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
     if "dry_run" in names:
         group.add_argument("--dry_run", action="store_true", help=DRY_RUN_HELP)
+        group.add_argument("--callbacks", metavar="MODULE:FUNCTION", help=CALLBACKS_HELP)
 
 
 def _add_setting(group, field, default):

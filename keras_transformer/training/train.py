@@ -45,7 +45,7 @@ WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subwo
 
 
 @random_as_before()
-def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False):
+def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False, callbacks=()):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 
     Args:
@@ -54,6 +54,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
         choose_tokenization: function (references, `target_lang`) -> what `tokenize` "auto" stands for.
         corpus: `Corpus`; by default the one that `config.dataset` names.
         owns_process: whether this process does nothing else, and its CPU cores can be divided.
+        callbacks: Keras callbacks of a user, which Keras calls after those of the run. Only the first worker has them.
 
     Returns:
         (`RunDirectory`, name of the set that was scored, its `Evaluation`), or None on a worker that is not the first.
@@ -103,8 +104,9 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
                 keep_architecture(run, trainer.network)
             else:
                 forget_results(run)
-                with watched(config, run, data, trainer, plan, progress, group, judge) as callbacks:
-                    update_and_validate(config, data, trainer, callbacks, plan, progress)
+                with watched(config, run, data, trainer, plan, progress, group, judge) as own:
+                    others = callbacks if group.is_chief else ()
+                    update_and_validate(config, data, trainer, [*own, *others], plan, progress)
             if not group.is_chief:
                 return None
             finish(config, run, data)
@@ -243,7 +245,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         config: `Config`.
         data: `Data`.
         trainer: compiled `TeacherForcing`.
-        callbacks: those of `watched`.
+        callbacks: those of `watched`, and the user's.
         plan: `Plan`.
         progress: `Progress`, which the callbacks move on.
     """

@@ -21,7 +21,7 @@ from keras_transformer.cli.flags import (
 from keras_transformer.cli.parser import Parser, with_dashes
 from keras_transformer.cli.parser import reader as reader_of
 from keras_transformer.cli.request import add_request_arguments
-from keras_transformer.cli.train import parse_config, parse_training
+from keras_transformer.cli.train import made_by, parse_config, parse_training
 from keras_transformer.config import Config, configure
 from keras_transformer.errors import ConfigError, UserError
 from keras_transformer.presets import PRESETS
@@ -114,6 +114,23 @@ def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that
         parse("--config", str(tmp_path / "config.yaml"), "--num_heads", "8")
 
 
+def test_callbacks_are_those_of_a_function_that_a_user_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_callbacks.py").write_text("import keras\ndef good(): return [keras.callbacks.TerminateOnNaN()]\n")
+    with open("my_callbacks.py", "a") as file:
+        file.write("def bad(): return good\ndef broken(): import nowhere_at_all\n")
+    assert parse_training(["--callbacks", "my_callbacks:good"], "text") == (parse(), {"callbacks": "my_callbacks:good"})
+    (made,) = made_by("my_callbacks:good")
+    assert type(made).__name__ == "TerminateOnNaN"
+    with pytest.raises(ConfigError, match="must give a list of Keras callbacks. Received: <function good"):
+        made_by("my_callbacks:bad")
+    for name, why in (("my_callbacks:none", "no attribute"), ("no_such_module:a", "No module"), ("my_callbacks", "''")):
+        with pytest.raises(ConfigError, match=f"must name a function.*{why}.*Received: {name}"):
+            made_by(name)
+    with pytest.raises(ConfigError, match="No module named 'nowhere_at_all'"):
+        made_by("my_callbacks:broken")
+
+
 def test_help_describes_every_setting_in_groups_with_the_defaults_of_preset_and_file(capsys, monkeypatch, yaml_file):
     monkeypatch.setenv("COLUMNS", "100")
     path = yaml_file(d_model=66, num_heads=3, pre_norm=False, seed=5)
@@ -135,8 +152,8 @@ def test_help_describes_every_setting_in_groups_with_the_defaults_of_preset_and_
 
 
 def test_a_dry_run_is_asked_for_beside_the_settings_and_is_no_setting(yaml_file):
-    assert parse_training([], "text") == (parse(), False)
-    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (Config(preset="tiny"), True)
+    assert parse_training([], "text") == (parse(), {})
+    assert parse_training(["--preset=tiny", "--dry_run"], "text") == (Config(preset="tiny"), {"dry_run": True})
     with pytest.raises(SystemExit):
         parse("--dry_run")
     with pytest.raises(ConfigError, match="unknown settings: dry_run"):
