@@ -13,7 +13,7 @@ PROGRAMS = {
     "recipe": "from a corpus to a translator that ships, in one command",
     "sweep": "train every combination of some settings, and compare the runs",
     "distil": "make sentence pairs that a large model teaches a small one",
-    "import": "make a run of a model of Hugging Face, such as OPUS-MT",
+    "import": "make a run of a model of Hugging Face, Marian, OpenNMT-tf, CTranslate2 or Argos",
     "align": "link the words of sentences and of their translations",
     "analyze": "show what the heads of a Transformer do",
     "gateway": "offer the APIs of LibreTranslate and DeepL, with HTML and files, before a server",

@@ -15,6 +15,8 @@ DESCRIPTION = """Make a run of a model that another program has trained. The run
       several languages of M2M-100, NLLB-200 or mBART-50, in all directions; of OPUS-MT, several target languages
   python -m keras_transformer import onmt-en-de --source_lang en --target_lang de --model_dir runs/onmt
       a run directory of OpenNMT-tf 2, or its avg, with data.yml, vocabularies and SentencePiece models copied into it
+  python -m keras_transformer import translate-en_de-1_9.argosmodel --model_dir runs/argos
+      a package of Argos Translate, or a directory of CTranslate2 with its SentencePiece model beside model.bin
 
 The files of the model are only read. No code in them is run. docs/import.md lists the formats."""
 
@@ -22,7 +24,7 @@ The files of the model are only read. No code in them is run. docs/import.md lis
 def make_parser():
     """The `Parser` of the program."""
     parser = Parser(DESCRIPTION)
-    parser.add_argument("path", metavar="DIR", help="directory of the model, with all of its files")
+    parser.add_argument("path", metavar="DIR", help="directory of the model, with all of its files, or an .argosmodel")
     parser.add_argument("--model_dir", required=True, help="directory of the run, which is made")
     parser.add_argument(
         "--source_lang", help="code of the language to translate from; needed for a model of several languages"

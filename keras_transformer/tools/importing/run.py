@@ -13,7 +13,7 @@ from keras_transformer.export.parity import PROBES
 from keras_transformer.files import check_new_directory, whole_directory
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
-from keras_transformer.tools.importing import hugging_face, marian, opennmt
+from keras_transformer.tools.importing import ctranslate2_model, hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError, read_json
 from keras_transformer.tools.importing.trimming import trimmed
 from keras_transformer.training.run_directory import RunDirectory
@@ -21,7 +21,8 @@ from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED
 
 # The file by which a format is known, and who reads it.
-FORMATS = {**dict.fromkeys(marian.DECODERS, marian), "config.json": hugging_face}
+FORMATS = {**dict.fromkeys(marian.DECODERS, marian), ctranslate2_model.MODEL: ctranslate2_model}
+FORMATS |= {"config.json": hugging_face}
 SHOWN = 5  # names of files in a message
 FORMATS |= {"model_description.py": opennmt, "*.index": opennmt}
 
@@ -40,7 +41,7 @@ def import_model(
     export, analysis, and further training with `init_from`.
 
     Args:
-        path: directory of the model, as it was downloaded: see docs/import.md.
+        path: directory of the model, as it was downloaded, or NAME.argosmodel: see docs/import.md.
         model_dir: directory of the run; it must not exist, or be empty.
         source_lang, target_lang: codes of the languages. A model of several languages needs them, or `languages`.
         trim_vocabulary: path or list of paths, text files or directories with files train.*. The run has only the
@@ -58,19 +59,11 @@ def import_model(
     """
     path = Path(path)
     check_new_directory(model_dir)
-    if not path.is_dir():
-        raise ImportedModelError(f"no directory {path}: download all files of the model into one")
-    check_no_adapter(path)
-    importer = next((importer for name, importer in FORMATS.items() if any(path.glob(name))), None)
-    if importer is None:
-        raise ImportedModelError(
-            f"{path} has no config.json (Hugging Face), no decoder.yml (Marian), and no ckpt-N.index with "
-            f"model_description.py (OpenNMT-tf). It has {', '.join(sorted(os.listdir(path))[:SHOWN]) or 'no files'}"
-        )
+    read = reader_of(path)
     try:
         codes = languages.split(",") if isinstance(languages, str) else languages
         codes = codes and [code.strip() for code in codes]
-        foreign = importer.read_directory(path, source_lang, target_lang, codes)
+        foreign = read(path, source_lang, target_lang, codes)
     except KeyError as error:
         raise ImportedModelError(f"the settings of the model in {path} lack {error}") from error
     if trim_vocabulary is not None:
@@ -95,6 +88,27 @@ def import_model(
             run.keep_decided({"extra_length": max(EXTRA_LENGTH, longest)})
         run.samples.write_text("\n".join(PROBES[:2]), encoding="utf-8")
     return Run(model_dir)
+
+
+def reader_of(path):
+    """The function that reads a model.
+
+    Raises:
+        ImportedModelError: if there is no model of a format that is known.
+    """
+    if path.suffix == ctranslate2_model.PACKAGE and path.is_file():
+        return ctranslate2_model.read_package
+    if not path.is_dir():
+        raise ImportedModelError(f"no directory {path}: download all files of the model into one")
+    check_no_adapter(path)
+    importer = next((importer for name, importer in FORMATS.items() if any(path.glob(name))), None)
+    if importer is None:
+        raise ImportedModelError(
+            f"{path} has no config.json (Hugging Face), no model.bin (CTranslate2), no decoder.yml (Marian), and no "
+            "ckpt-N.index with model_description.py (OpenNMT-tf). "
+            f"It has {', '.join(sorted(os.listdir(path))[:SHOWN]) or 'no files'}"
+        )
+    return importer.read_directory
 
 
 def longest_translation(path):
