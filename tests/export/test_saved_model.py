@@ -129,6 +129,7 @@ def of_two(translator):
     return Translator(translator.model, *tokenizers, beam_size=1, max_length=31)
 
 
+@pytest.mark.slow
 def test_python_opens_an_export_with_two_tokenizers_as_the_run_translates(of_two, tmp_path):
     """It is proven by another process of Python, too, see `SavedModelExport.opened`."""
     path = export_version(SavedModelExport(of_two), tmp_path, sentences=TEXTS)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import psutil
 import yaml
 
-from keras_transformer.errors import UserError, duration
+from keras_transformer.errors import FileError, UserError, duration
 from keras_transformer.files import reading, write_whole
 from keras_transformer.tools.recipe.plan import Pace, Sizes, seconds_of
 from keras_transformer.tools.recipe.stages import commands
@@ -189,9 +189,11 @@ def run_command(command, output, label):
                 print(label, line.rstrip("\n"), file=kept, flush=True)
                 last = line.strip() or last
         status = process.wait()
-    except BaseException:
+    except BaseException as error:
         process.terminate()
         process.wait()
+        if isinstance(error, OSError):  # a full disk
+            raise FileError.of("write", output / LOG, error) from error
         raise
     finally:
         (output / CHILD).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
 BATCH = 64  # sentences that a teacher translates at a time
+GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
 class Command(NamedTuple):
@@ -97,7 +98,8 @@ def in_one(build, sizes, name, preset, start, datasets, *flags):
     weight = ":0.5" if datasets else ""
     named = [f"files:{build.output / 'prepare'}{weight}", *datasets]
     named += [f"files:{build.output / 'back_translate'}:{build.back_weight:.2g}"] if sizes.back else []
-    words = ["--source_lang", build.source, "--target_lang", build.target, "--schedule", "linear", *flags]
+    words = ["--source_lang", build.source, "--target_lang", build.target, "--schedule", "linear"]
+    words += ["--guided_alignment", GUIDED, *flags]
     words += ["--init_from", str(build.output / start)] if sizes.both else []
     return training(build, name, preset, sizes.epochs, named, *words)
 

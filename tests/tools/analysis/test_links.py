@@ -42,6 +42,7 @@ def test_words_that_translate_each_other_are_linked_wherever_they_stand():
     assert right > 0.99 * len(pairs.source.ids)
 
 
+@pytest.mark.slow
 def test_a_model_looks_where_its_guide_points():
     """The last two tokens change places, and a tiny model attends anywhere unless it is guided."""
     pairs, found = reordered(300), {}
