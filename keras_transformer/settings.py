@@ -116,10 +116,10 @@ class CorpusSettings:
         name. With :3, an epoch takes every pair three times. With :0.3, it takes 30 % of the pairs, and the next epoch
         takes others. @A-B may follow a name, before the weight: the corpus then translates A to B, such as
         files:DIR@en-de:0.3. With several directions, one model learns them all.""")
-    tags: Literal["source", "both"] = of_model("source", help="""
+    tags: Literal["source", "both", "none"] = of_model("source", help="""
         Tokens that tell a model of several directions the languages. source: the first token of the source names the
         target language. both: it names the source language, and the decoder begins with a token of the target
-        language.""")
+        language. none: a model of one direction needs none, if it starts from one of several (`init_from`).""")
     sampling_temperature: float = setting(1.0, Rule("must be at least 1", lambda value: value >= 1),
         help="""
         T, at least 1: an epoch takes pairs of each corpus in proportion to (weight x size)^(1/T). So a larger T lets an

@@ -17,7 +17,7 @@ from keras_transformer.files import reserved
 from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
 from keras_transformer.tools.recipe.build import Recipe, read_recipe, remove_stages
-from keras_transformer.tools.recipe.plan import FORMATS, SAVING, VALIDATED, Pace, choose
+from keras_transformer.tools.recipe.plan import FORMATS, SAVING, START, VALIDATED, Pace, choose
 from keras_transformer.tools.recipe.stages import Build, shipped, systems
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,8 @@ def plan(arguments, corpus):
         for preset in [*teachers, *([student] if student else [])]:
             if preset not in paces:
                 paces[preset] = measure(arguments, preset, len(corpus.validation))
-        sizes = choose(3600 * arguments.hours, paces, pairs, teachers, student, bool(arguments.monolingual), formats())
+        seconds = 3600 * arguments.hours - START * len(paces)  # the measurements
+        sizes = choose(seconds, paces, pairs, teachers, student, bool(arguments.monolingual), formats())
         recipe = Recipe(build, settings, sizes, paces, pairs, before["took"] if before else ())
     if stale := recipe.stale(before) if before else []:
         if not arguments.redo:

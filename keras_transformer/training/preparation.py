@@ -318,6 +318,10 @@ def known_languages(config, run, corpus, origin):
         ConfigError: for settings that do not go with the directions of the corpora.
         CheckpointError: if a run of several directions has lost its languages.json.
     """
+    if config.tags == "none":
+        if corpus.is_multilingual:
+            raise ConfigError("several directions need `tags`: source or both. Received: tags=none")
+        return None
     before = load_tags(run.path) if run.has_checkpoint() else origin and load_tags(origin.path)
     if corpus.is_multilingual and run.has_checkpoint() and before is None:
         raise CheckpointError(f"checkpoints without their {run.tags}: put it back, or choose another `model_dir`")

@@ -18,7 +18,7 @@ from keras_transformer.tools.recipe.stages import Build
 from tests import tiny
 
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11)}
-SIZES = Sizes("tiny", 2, True, "tiny_6_1", False, False, ("saved_model", "ctranslate2"))
+SIZES = Sizes("tiny", 2, True, "tiny_6_1", False, False, ("saved_model", "ctranslate2", "argos"))
 
 
 KILLED = ("prepare", "both", "teacher")  # stages that are under way when the recipe is killed
@@ -111,7 +111,7 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
     about = yaml.safe_load(front)
     assert (about["language"], about["pipeline_tag"]) == (["en", "de"], "translation")
     assert all(f"| {name} |" in card for name in ("teacher", "student", "together"))
-    assert (output / "report.html").exists()
+    assert (output / "report.html").exists() and (output / "mine.argosmodel").exists()
     for place in (output, output / "export" / "1", output / "ctranslate2" / "1"):
         blocks = re.findall(
             r"^```python\n(.*?)^```$", (place / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE

@@ -10,7 +10,7 @@ import sentencepiece
 import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from keras_transformer.config import Config
+from keras_transformer.config import BOS_ID, Config
 from keras_transformer.data.corpora import Corpus, pairs_corpus
 from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
@@ -214,6 +214,18 @@ def test_pairs_without_languages_have_the_default_direction_of_the_run_that_they
     corpus = pairs_corpus(tiny.pairs(47), **languages_of(config))
     data = prepare(config, RunDirectory(config.model_dir), corpus)
     assert data.languages == load_tags(finished.model_dir) and data.languages.default == ("en", "de")
+
+
+def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind(finished, corpus, tmp_path):
+    config = going_on(finished, tags="none", dataset=f"files:{corpus}@en-de", model_dir=str(tmp_path / "run"))
+    data = prepared(config)
+    assert data.languages is None and load_tags(tmp_path / "run") is None
+    assert data.source_tokenizer.model == Tokenizer.load(RunDirectory(finished.model_dir).path / SHARED).model
+    known = {*load_tags(finished.model_dir).sources.values()}
+    for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
+        assert not known & {*source, *target} and target[0] == BOS_ID
+    with pytest.raises(ConfigError, match="several directions need `tags`"):
+        prepared(going_on(finished, tags="none", model_dir=str(tmp_path / "other")))
 
 
 def test_tags_at_another_place_than_before_are_refused(finished, tmp_path):

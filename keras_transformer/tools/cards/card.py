@@ -86,7 +86,8 @@ def front_matter(manifest):
     """What hubs of models read: language, licence, task and metrics, as YAML between two lines."""
     run, evaluation = manifest["run"], manifest["run"].get("evaluation")
     sides = [side for side in manifest.get("languages", {}).values() if isinstance(side, dict)]
-    languages = sorted({code for side in sides for code in side}) or [run["source_lang"], run["target_lang"]]
+    languages = [run["source_lang"], run["target_lang"], *sorted(code for side in sides for code in side)]
+    languages = [*dict.fromkeys(languages)]
     facts = {"language": languages}
     if run.get("license"):
         facts["license"] = run["license"]

@@ -100,7 +100,7 @@ def in_one(build, sizes, name, preset, start, datasets, *flags):
     named += [f"files:{build.output / 'back_translate'}:{build.back_weight:.2g}"] if sizes.back else []
     words = ["--source_lang", build.source, "--target_lang", build.target, "--schedule", "linear"]
     words += ["--guided_alignment", GUIDED, *flags]
-    words += ["--init_from", str(build.output / start)] if sizes.both else []
+    words += ["--init_from", str(build.output / start), "--tags", "none"] if sizes.both else []
     return training(build, name, preset, sizes.epochs, named, *words)
 
 

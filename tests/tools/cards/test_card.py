@@ -59,7 +59,7 @@ def test_a_run_without_a_score_and_of_many_languages_has_a_card_too():
     manifest["run"] |= {"evaluation": None, "examples": [], "license": None}
     sides = {"sources": {"en": "eng_Latn"}, "targets": {"de": "deu_Latn", "fr": "fra_Latn"}, "default": ["en", "de"]}
     front, body = front_of(card_of({**manifest, "languages": sides}))
-    assert front["language"] == ["de", "en", "fr"] and not front.keys() & {"license", "model-index"}
+    assert front["language"] == ["en", "de", "fr"] and not front.keys() & {"license", "model-index"}
     assert "was not scored" in body and "## Examples" not in body
 
 
