@@ -10,9 +10,9 @@ PREPARED = 2000  # pairs a second that `clean` reads
 FORMATS = {"saved_model": 45, "compiled": 150, "ctranslate2": 30, "argos": 30}  # seconds of an export
 COMPILED_SHARE = 0.1  # of the time: compiled programs take no more
 
-# A longer chain of trainings is worth its time if each of them has so many epochs, or updates. Above the most, a model
-# learns no more.
-ENOUGH, ENOUGH_FOR_TWO, ENOUGH_UPDATES = 12, 32, 15_000
+# A longer chain of trainings is worth its time if each of them has so many epochs: with both directions first, with a
+# student, with two teachers. So many updates are enough, too. Above the most, a model learns no more.
+ENOUGH, ENOUGH_FOR_STUDENT, ENOUGH_FOR_TWO, ENOUGH_UPDATES = 20, 32, 40, 30_000
 MOST, MOST_UPDATES = 80, 100_000
 
 
@@ -134,7 +134,7 @@ def choose(seconds, paces, pairs, teachers, student, has_back, formats):
     for preset in reversed(teachers):
         for chain in chains if preset == teachers[0] else chains[:2]:
             sizes = fitted(Sizes(preset, 0, **chain), seconds, paces, pairs)
-            enough = ENOUGH_FOR_TWO if sizes.second else ENOUGH
+            enough = ENOUGH_FOR_TWO if sizes.second else ENOUGH_FOR_STUDENT if sizes.student else ENOUGH
             is_enough = sizes.epochs >= paces[preset].epochs(enough, ENOUGH_UPDATES)
             if is_enough and sum(seconds_of(sizes, paces, pairs).values()) <= seconds:
                 return sizes

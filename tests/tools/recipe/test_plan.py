@@ -29,13 +29,13 @@ def test_a_stage_stands_behind_all_that_it_reads():
 
 
 def test_more_hours_give_more_stages_and_then_more_epochs():
-    chains = [chosen(hours) for hours in (0.2, 1, 2.5, 6)]
-    assert [len(order(sizes)) for sizes in chains] == [5, 9, 9, 11]
-    assert [sizes.student for sizes in chains] == [None, "tiny_6_1", "tiny_6_1", "tiny_6_1"]
-    assert chains[1].epochs < chains[2].epochs and chains[3].second
+    chains = [chosen(hours) for hours in (0.2, 1, 2.5, 3, 6)]
+    assert [len(order(sizes)) for sizes in chains] == [5, 6, 9, 9, 11]
+    assert [sizes.student for sizes in chains] == [None, None, *["tiny_6_1"] * 3]
+    assert chains[2].epochs < chains[3].epochs and chains[4].second
     assert chosen(100).epochs == MOST  # a model learns no more
-    without = chosen(1, student=None)
-    assert without.both and without.epochs > chains[1].epochs and "distil" not in order(without)
+    without = chosen(2.5, student=None)
+    assert without.both and without.epochs > chains[2].epochs and "distil" not in order(without)
 
 
 @pytest.mark.parametrize("hours", [0.05, 0.1, 0.3, 0.7, 1, 2, 3, 8, 24])
