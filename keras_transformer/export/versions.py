@@ -59,7 +59,7 @@ def new_version(export_dir, version=None):
 def export_version(export, export_dir, version=None, sentences=(), origin=None):
     """Writes EXPORT_DIR/VERSION, proves that the version translates as the run does, and writes its export.json.
 
-    If the run is known, it writes a model card, too.
+    If the settings of the run are known, it writes a model card, too.
 
     Args:
         export: `SavedModelExport`, or the export for another engine, with
@@ -89,7 +89,7 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
         parity, loading = prove(export, directory, sentences)
         facts = export.describe(directory), origin or {}, parity, loading
         write_manifest(directory, int(final.name), *facts, export.libraries)
-        if origin:
+        if origin and "settings" in origin:
             with contextlib.suppress(ToolError):  # without its tool, an export has no card
                 find_tool("cards.card", "a model card").write_card(directory, read_manifest(directory))
     return final

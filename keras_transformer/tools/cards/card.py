@@ -54,7 +54,9 @@ def card_of(manifest):
     parts.append(f"## Scores\n\n{scores({evaluation['set']: evaluation}) if evaluation else 'It was not scored.'}")
     if run.get("examples"):
         parts.append(f"## Examples\n\nSentences of the validation set, and what the model says:\n\n{examples(run)}")
-    parts += [f"## Run it\n\n{how_to_run(manifest)}", f"## Limits\n\n{limits(run)}"]
+    if manifest["format"] in RUN:
+        parts.append(f"## Run it\n\n{how_to_run(manifest)}")
+    parts.append(f"## Limits\n\n{limits(run)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,9 +64,11 @@ def introduction(manifest):
     """The title of a card, and what the model is, in Markdown."""
     settings, size = manifest["run"]["settings"], size_of(manifest)
     name = settings["architecture"]
+    languages = [manifest["run"]["source_lang"], manifest["run"]["target_lang"]]
+    direction = "" if None in languages else ", {} to {}".format(*languages)
     kind = "Transformer" if name == "transformer" else f"recurrent network ({name})"
     return (
-        f"# Translation, {manifest['run']['source_lang']} to {manifest['run']['target_lang']}\n\n"
+        f"# Translation{direction}\n\n"
         f"A {kind} of the preset `{settings['preset']}`, trained with keras_transformer on "
         f"{', '.join(f'`{corpus}`' for corpus in corpora_of(manifest))}. "
         f"The format is {manifest['format']}, with weights in {manifest['weights']}: {size / 1e6:.1f} MB."
@@ -87,8 +91,8 @@ def front_matter(manifest):
     run, evaluation = manifest["run"], manifest["run"].get("evaluation")
     sides = [side for side in manifest.get("languages", {}).values() if isinstance(side, dict)]
     languages = [run["source_lang"], run["target_lang"], *sorted(code for side in sides for code in side)]
-    languages = [*dict.fromkeys(languages)]
-    facts = {"language": languages}
+    languages = [*dict.fromkeys(code for code in languages if code)]
+    facts = {"language": languages} if languages else {}
     if run.get("license"):
         facts["license"] = run["license"]
     facts |= {"pipeline_tag": "translation", "library_name": "keras_transformer", "metrics": [*METRICS]}
@@ -100,7 +104,7 @@ def front_matter(manifest):
             "dataset": {"name": corpus, "type": corpus, "split": evaluation["set"]},
             "metrics": metrics,
         }
-        facts["model-index"] = [{"name": "-".join(languages), "results": [result]}]
+        facts["model-index"] = [{"name": "-".join(languages) or corpus, "results": [result]}]
     return f"---\n{yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)}---"
 
 

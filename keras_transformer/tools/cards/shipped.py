@@ -16,7 +16,7 @@ TITLES |= {"argos": "Argos Translate, LibreTranslate"}  # by directory
 class Shipped(NamedTuple):
     """What a card tells of a recipe.
 
-    Attributes:
+    Args:
         output: Path of its directory.
         dataset: str, the corpus.
         target: str, the code of the target language.

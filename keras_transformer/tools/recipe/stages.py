@@ -14,7 +14,7 @@ GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents fin
 class Command(NamedTuple):
     """A program with its flags.
 
-    Attributes:
+    Args:
         words: tuple of str, the name of the program first.
         product: Path of what a program leaves that cannot go on where it stopped, and is not started again; else None.
     """
@@ -29,7 +29,7 @@ class Command(NamedTuple):
 class Build(NamedTuple):
     """What a user asks for.
 
-    Attributes:
+    Args:
         dataset: str, the corpus, as for train.py.
         source, target: str, the codes of the languages.
         output: Path.

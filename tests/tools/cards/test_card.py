@@ -54,6 +54,12 @@ def test_a_hub_reads_language_licence_task_and_scores():
     assert "`tok:13a` and `nc:6`" in body and "| one two | eins zwei |" in body and "5 \\| 3" in body
 
 
+def test_a_run_without_languages_and_a_format_of_somebody_else_have_cards():
+    run = {**MANIFEST["run"], "source_lang": None, "target_lang": None}
+    front, body = front_of(card_of({**MANIFEST, "run": run, "format": "own"}))
+    assert "language" not in front and body.startswith("\n# Translation\n") and "## Run it" not in body
+
+
 def test_a_run_without_a_score_and_of_many_languages_has_a_card_too():
     manifest = copy.deepcopy(MANIFEST)
     manifest["run"] |= {"evaluation": None, "examples": [], "license": None}
