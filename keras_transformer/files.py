@@ -8,9 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-import filelock
 import psutil
-import yaml
 
 from keras_transformer.errors import FileError, UserError
 
@@ -69,7 +67,7 @@ def reading(path, remedy="put a copy of it back"):
         yield
     except OSError as error:
         raise FileError.of("read", path, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path} is damaged: {remedy}") from error
 
 
@@ -132,32 +130,6 @@ def check_new_directory(path):
         raise FileError(f"cannot write {path}: it exists already")
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise FileError(f"cannot write {path}: you may not write to {place}")
-
-
-@contextlib.contextmanager
-def reserved(directory, user):
-    """A context in which a directory, which is made if it does not exist, is reserved for this process.
-
-    Args:
-        directory: pathlib.Path.
-        user: str, what uses it, such as "sweep".
-
-    Raises:
-        FileError: if another process has reserved it, or if it cannot be made.
-    """
-    lock = filelock.FileLock(directory / ".lock")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        message = f"{directory} is in use by another {user}: wait for its end, or choose another `output`"
-        raise FileError(message) from None
-    except OSError as error:
-        raise FileError.of("write", directory, error) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def find_saved_model(path):

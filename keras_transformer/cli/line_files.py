@@ -12,6 +12,7 @@ import shutil
 import zlib
 from pathlib import Path
 
+import filelock
 from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError, counted
@@ -267,3 +268,29 @@ def write_lines(path, texts):
                 file.write(text.replace("\n", " ").encode("utf-8") + b"\n")
 
     write_whole(path, write)
+
+
+@contextlib.contextmanager
+def reserved(directory, user):
+    """A context in which a directory, which is made if it does not exist, is reserved for this process.
+
+    Args:
+        directory: pathlib.Path.
+        user: str, what uses it, such as "sweep".
+
+    Raises:
+        FileError: if another process has reserved it, or if it cannot be made.
+    """
+    lock = filelock.FileLock(directory / ".lock")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        message = f"{directory} is in use by another {user}: wait for its end, or choose another `output`"
+        raise FileError(message) from None
+    except OSError as error:
+        raise FileError.of("write", directory, error) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.line_files import check_files, chunks_in
+from keras_transformer.cli.line_files import check_files, chunks_in, reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.errors import UserError, counted, duration
-from keras_transformer.files import reserved
 from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
 from keras_transformer.tools.recipe.build import Recipe, read_recipe, remove_stages

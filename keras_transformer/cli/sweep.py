@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from keras_transformer.cli import console
+from keras_transformer.cli.line_files import reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.train import TRAINING_FLAGS, parse_config
 from keras_transformer.data.corpora import open_corpora
 from keras_transformer.errors import ConfigError, UserError, check_positive, counted
-from keras_transformer.files import reserved
 from keras_transformer.tools.sweep.grid import CHANGED, plan, read_grid
 from keras_transformer.tools.sweep.processes import Trainings
 from keras_transformer.tools.sweep.results import MEASURES, Comparison, read_result

@@ -142,7 +142,10 @@ def read_recipe(output):
     if not path.exists():
         return None
     with reading(path, "remove it, and the recipe is planned anew"):
-        found = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+        try:
+            found = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except yaml.YAMLError as error:
+            raise ValueError(error) from error
         sizes, paces = found["sizes"], found["paces"].items()
         found["sizes"] = Sizes(**{**sizes, "formats": tuple(sizes["formats"])})
         found["paces"] = {preset: Pace(**pace) for preset, pace in paces}
