@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.line_files import check_files, chunks_in, reserved
+from keras_transformer.cli.line_files import check_files, chunks_in, file_state, reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
 from keras_transformer.data.corpora import open_corpus
@@ -17,7 +17,7 @@ from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
 from keras_transformer.tools.recipe.build import Recipe, read_recipe, remove_stages
 from keras_transformer.tools.recipe.plan import FORMATS, SAVING, START, VALIDATED, Pace, choose
-from keras_transformer.tools.recipe.stages import Build, shipped, systems
+from keras_transformer.tools.recipe.stages import STAGES, Build, shipped, systems
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Recipe: from a corpus to a translator that ships, as good as the hours allow.
@@ -63,7 +63,13 @@ def make_parser():
     parser.add_argument("--monolingual", metavar="FILE", help="text of the target language, a sentence on every line")
     parser.add_argument("--license", metavar="NAME", help="licence of the model for its card, such as cc-by-4.0")
     parser.add_argument("--seed", type=int, default=1, help="seed of all trainings (default: 1)")
-    parser.add_argument("--stages", nargs="+", metavar="STAGE", help="run these stages alone (default: all)")
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=STAGES,
+        metavar="STAGE",
+        help=f"run these stages alone, of {', '.join(STAGES)} (default: all)",
+    )
     parser.add_argument(
         "--redo",
         action="store_true",
@@ -77,22 +83,24 @@ def parse_arguments(parser):
     """The flags, checked. Raises UserError."""
     arguments = parser.parse_args()
     find_tool("cards.shipped", "a recipe")  # for its last stage
-    if not arguments.hours > 0:
-        raise UserError(f"--hours must be above 0. Received: {arguments.hours}")
+    if not 0 < arguments.hours < float("inf"):
+        raise UserError(f"--hours must be a number above 0. Received: {arguments.hours}")
     if not 0 <= arguments.seed < 2**31:
         raise UserError(f"--seed must be at least 0 and below 2^31. Received: {arguments.seed}")
     if arguments.monolingual:
         check_files(arguments.monolingual, None)
+    if arguments.output.exists() and not arguments.output.is_dir():
+        raise UserError(f"--output must be a directory. Received: {arguments.output}, a file")
     return arguments
 
 
 def plan(arguments, corpus):
-    """The `Recipe` that the flags ask for, and the content of an older recipe.yaml in the output, or None.
+    """The `Recipe` that the flags ask for: planned anew, or as recipe.yaml in the output has it for the same settings.
 
     Raises:
-        UserError: for a changed setting that makes finished stages stale, without `--redo`.
+        UserError: for a changed setting or text that makes finished stages stale, without `--redo`.
     """
-    settings = {name: getattr(arguments, name) for name in SETTINGS}
+    settings = {name: getattr(arguments, name) for name in SETTINGS} | texts_of(arguments, corpus)
     before, pairs = read_recipe(arguments.output), len(corpus.train)
     build = make_build(arguments, corpus)
     if before and before["settings"] == settings:
@@ -111,8 +119,8 @@ def plan(arguments, corpus):
     if stale := recipe.stale(before) if before else []:
         if not arguments.redo:
             raise UserError(
-                f"the settings have changed, and make these stages stale: {', '.join(stale)}. Make them anew with "
-                f"--redo, or choose another --output"
+                f"the settings or the texts have changed, and make these stages stale: {', '.join(stale)}. Make them "
+                f"anew with --redo, or choose another --output"
             )
         if not arguments.dry_run:
             remove_stages(recipe, stale)
@@ -120,12 +128,22 @@ def plan(arguments, corpus):
     return recipe
 
 
+def texts_of(arguments, corpus):
+    """What tells whether a text has changed: a dict of settings."""
+    return {
+        "texts": dict(corpus.fingerprint),
+        "monolingual_text": file_state(arguments.monolingual) if arguments.monolingual else None,
+    }
+
+
 def make_build(arguments, corpus):
     """The `Build` of the flags."""
     weight = 1.0
     if arguments.monolingual:
         lines = sum(len(chunk) for chunk in chunks_in(arguments.monolingual))
-        weight = min(1.0, len(corpus.train) / max(1, lines))
+        if not lines:
+            raise UserError(f"--monolingual {arguments.monolingual} has no text to translate")
+        weight = max(0.0001, min(1.0, len(corpus.train) / lines))
     return Build(
         arguments.dataset,
         corpus.source_lang,
@@ -174,12 +192,12 @@ def chosen(recipe, names):
     """The stages to run: all that are not done, or those of `--stages`.
 
     Raises:
-        UserError: for a stage that there is not, and for one that needs another.
+        UserError: for a stage that this recipe leaves out, and for one that needs another.
     """
     left = recipe.left()
     for name in names or ():
         if name not in recipe.commands:
-            raise UserError(f"--stages: there is no stage {name!r}: there are {', '.join(recipe.commands)}")
+            raise UserError(f"this recipe has no stage {name}, only {', '.join(recipe.commands)}")
     found = [name for name in left if not names or name in names]
     for name in found:
         if missing := [each for each in left[: left.index(name)] if each not in found]:
@@ -208,9 +226,9 @@ def describe(recipe, hours):
         log.info("            %s", line)
     log.info("time        about %s of %s", duration(whole), duration(3600 * hours))
     if recipe.settings["student"] != "none" and not sizes.student:
-        log.info("left out    the student: the time is too short for it. More --hours would have it")
+        log.info("left out    the student: --hours is too short for it")
     if recipe.settings["monolingual"] and not sizes.back:
-        log.info("left out    %s: the time is too short for it", recipe.settings["monolingual"])
+        log.info("left out    %s: --hours is too short for it", recipe.settings["monolingual"])
 
 
 def program():

@@ -89,13 +89,18 @@ def made_by(name):
     """
     import keras
 
+    message = f"`callbacks` must name a function without arguments, such as mine:callbacks of mine.py. Received: {name}"
     module, _, function = name.partition(":")
+    if not module or not function:
+        raise ConfigError(message)
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, ValueError) as error:
-        message = "`callbacks` must name a function without arguments, such as mine:callbacks of mine.py"
-        raise ConfigError(f"{message} ({error}). Received: {name}") from error
+        make = getattr(importlib.import_module(module), function, None)
+        if not callable(make):
+            raise ConfigError(f"{message}, and {module} has no function {function}")
+        made = make()
+    except ImportError as error:
+        raise ConfigError(f"{message} ({error})") from error
     if not isinstance(made, list | tuple) or not all(isinstance(each, keras.callbacks.Callback) for each in made):
         raise ConfigError(f"`callbacks` must give a list of Keras callbacks. Received: {made!r} from {name}")
     return [*made]

@@ -119,16 +119,23 @@ def test_callbacks_are_those_of_a_function_that_a_user_names(tmp_path, monkeypat
     (tmp_path / "my_callbacks.py").write_text("import keras\ndef good(): return [keras.callbacks.TerminateOnNaN()]\n")
     with open("my_callbacks.py", "a") as file:
         file.write("def bad(): return good\ndef broken(): import nowhere_at_all\n")
+        file.write("def buggy(): return 1 / 0\n")
     assert parse_training(["--callbacks", "my_callbacks:good"], "text") == (parse(), {"callbacks": "my_callbacks:good"})
     (made,) = made_by("my_callbacks:good")
     assert type(made).__name__ == "TerminateOnNaN"
     with pytest.raises(ConfigError, match="must give a list of Keras callbacks. Received: <function good"):
         made_by("my_callbacks:bad")
-    for name, why in (("my_callbacks:none", "no attribute"), ("no_such_module:a", "No module"), ("my_callbacks", "''")):
-        with pytest.raises(ConfigError, match=f"must name a function.*{why}.*Received: {name}"):
+    for name, why in (
+        ("my_callbacks:none", "has no function none"),
+        ("no_such_module:a", "No module"),
+        ("my_callbacks", ""),
+    ):
+        with pytest.raises(ConfigError, match=f"must name a function.*Received: {name}.*{why}"):
             made_by(name)
     with pytest.raises(ConfigError, match="No module named 'nowhere_at_all'"):
         made_by("my_callbacks:broken")
+    with pytest.raises(ZeroDivisionError):  # a bug of the user keeps its traceback
+        made_by("my_callbacks:buggy")
 
 
 def test_help_describes_every_setting_in_groups_with_the_defaults_of_preset_and_file(capsys, monkeypatch, yaml_file):

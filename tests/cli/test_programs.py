@@ -123,6 +123,15 @@ def test_clean_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, run, caps
     assert not held & set((output / "train.en").read_text("utf-8").splitlines())
 
 
+def test_clean_holds_out_a_validation_set_where_there_is_none(raw, tmp_path, run):
+    for language in ("en", "de"):
+        (raw / f"val.{language}").unlink()
+    run(clean, "--input", f"files:{raw}", "--output", tmp_path / "clean", "--hold_out", *QUICK)
+    held, kept = ((tmp_path / "clean" / f"{name}.en").read_text("utf-8").splitlines() for name in ("val", "train"))
+    assert len(held) == 10 and not {*held} & {*kept}  # 5 % of 212
+    assert {*held, *kept} <= {*(raw / "train.en").read_text("utf-8").splitlines()}
+
+
 def test_mistakes_in_cleaning_are_one_line_before_any_work(raw, tmp_path, mistake):
     output = tmp_path / "clean"
     asked = ["--input", f"files:{raw}", "--output", output]

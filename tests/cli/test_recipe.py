@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import filelock
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 import yaml
 
 from keras_transformer.cli import recipe as module
+from keras_transformer.data.corpora import open_corpus
 from keras_transformer.tools.recipe.build import Recipe, read_recipe
 from keras_transformer.tools.recipe.plan import Pace, Sizes
-from keras_transformer.tools.recipe.stages import Build
 from tests import tiny
 
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11)}
-SIZES = Sizes("tiny", 2, True, "tiny_6_1", False, False, ("saved_model", "ctranslate2", "argos"))
+SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
 
 
 KILLED = ("prepare", "both", "teacher")  # stages that are under way when the recipe is killed
@@ -27,18 +28,20 @@ KILLED = ("prepare", "both", "teacher")  # stages that are under way when the re
 @pytest.fixture
 def asked(tmp_path):
     """The flags of a recipe that is planned, without a measurement of this machine."""
-    corpus, output = tiny.write_corpus(tmp_path / "corpus"), tmp_path / "mine"
-    flags = ["--dataset", f"files:{corpus}@en-de", "--output", output, "--hours", 0.5]
-    settings = {"dataset": f"files:{corpus}@en-de", "source_lang": None, "target_lang": None, "hours": 0.5}
-    settings |= {"student": "tiny_6_1", "monolingual": None, "license": None, "seed": 1}
-    build = Build(settings["dataset"], "en", "de", output, None, 1.0, "test", 1, None)
-    Recipe(build, settings, SIZES, PACES, 211).save()
+    corpus, output, text = tiny.write_corpus(tmp_path / "corpus"), tmp_path / "mine", tmp_path / "text.de"
+    text.write_text("".join(f"{target}\n" for _, target in tiny.pairs(53, seed=7)), "utf-8")
+    given = {"dataset": f"files:{corpus}@en-de", "output": output, "hours": 0.5, "monolingual": text, "license": "mit"}
+    flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
+    arguments = module.make_parser().parse_args(flags)
+    opened = open_corpus(arguments.dataset)
+    settings = {name: getattr(arguments, name) for name in module.SETTINGS} | module.texts_of(arguments, opened)
+    Recipe(module.make_build(arguments, opened), settings, SIZES, PACES, 211).save()
     return flags
 
 
 def finish(flags, *stages):
     """Notes in recipe.yaml that stages are done."""
-    path = flags[3] / "recipe.yaml"
+    path = Path(flags[3]) / "recipe.yaml"
     content = yaml.safe_load(path.read_text("utf-8"))
     for stage in content["stages"]:
         if stage["stage"] in stages:
@@ -48,12 +51,12 @@ def finish(flags, *stages):
 
 def test_a_dry_run_prints_every_stage_with_its_time_and_writes_nothing(asked, run, capsys):
     finish(asked, "prepare")
-    before = {path: path.read_bytes() for path in asked[3].rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in Path(asked[3]).rglob("*") if path.is_file()}
     run(module, *asked, "--dry_run")
     printed = capsys.readouterr().out
-    assert re.search(r"1/9  prepare +done in 1 min\n", printed) and re.search(r"3/9  teacher +29 s\n", printed)
-    assert "one teacher of tiny, student tiny_6_1; 2 epochs" in printed and "of 30 min" in printed
-    assert {path: path.read_bytes() for path in asked[3].rglob("*") if path.is_file()} == before
+    assert re.search(r"1/12  prepare +done in 1 min\n", printed) and re.search(r"4/12  teacher +1 min\n", printed)
+    assert "two teachers of tiny, student tiny_6_1; 2 epochs" in printed and "of 30 min" in printed
+    assert {path: path.read_bytes() for path in Path(asked[3]).rglob("*") if path.is_file()} == before
 
 
 def test_a_changed_setting_names_the_stages_that_it_makes_stale(asked, run, mistake, capsys):
@@ -63,26 +66,38 @@ def test_a_changed_setting_names_the_stages_that_it_makes_stale(asked, run, mist
     run(module, *asked, "--student", "none", "--dry_run", "--hours", 0.05, "--redo")
     printed = capsys.readouterr().out
     assert re.search(r"prepare +done", printed) and not re.search(r"teacher +done", printed)
-    assert read_recipe(asked[3])["took"].keys() >= {"teacher"}  # a dry run removes nothing
+    assert read_recipe(Path(asked[3]))["took"].keys() >= {"teacher"}  # a dry run removes nothing
+
+
+def test_a_changed_text_makes_all_stages_stale(asked, mistake):
+    finish(asked, "prepare", "both")
+    with open(asked[7], "a", encoding="utf-8") as text:
+        text.write("eins\n")
+    assert "have changed, and make these stages stale: prepare, both." in mistake(module, *asked, "--dry_run")
 
 
 def test_mistakes_are_one_line_before_any_work(asked, mistake, tmp_path):
-    assert "--hours must be above 0" in mistake(module, *asked, "--hours", 0)
+    for hours in ("0", "nan", "inf"):
+        assert "--hours must be a number above 0" in mistake(module, *asked, "--hours", hours)
+    (tmp_path / "empty").write_text("")
+    assert "has no text to translate" in mistake(module, *asked, "--monolingual", tmp_path / "empty", "--dry_run")
+    assert "--output must be a directory" in mistake(module, *asked, "--output", tmp_path / "empty")
     assert "--seed must be at least 0" in mistake(module, *asked, "--seed", -1)
     assert "cannot read nowhere" in mistake(module, *asked, "--monolingual", "nowhere")
-    assert "there is no stage 'baking': there are prepare, both" in mistake(module, *asked, "--stages", "baking")
-    assert "--stages distil needs stages that are not done: prepare, both, teacher" in mistake(
-        module, *asked, "--stages", "distil"
+    assert "invalid choice: 'baking' (choose from" in mistake(module, *asked, "--stages", "baking")
+    assert (
+        "--stages distil needs stages that are not done: prepare, both, back_translate, teacher, second_both, second"
+        in mistake(module, *asked, "--stages", "distil")
     )
     assert "no such directory" in mistake(module, "--dataset", f"files:{tmp_path}/no@en-de", "--output", asked[3])
-    with filelock.FileLock(asked[3] / ".lock"):
+    with filelock.FileLock(Path(asked[3]) / ".lock"):
         assert "in use by another recipe" in mistake(module, *asked)
-    (asked[3] / "recipe.yaml").write_text("sizes: [", "utf-8")
+    (Path(asked[3]) / "recipe.yaml").write_text("sizes: [", "utf-8")
     assert "recipe.yaml" in mistake(module, *asked)
 
 
 def start(flags):
-    words = [sys.executable, "-m", "keras_transformer", "recipe", *map(str, flags)]
+    words = [sys.executable, "-m", "keras_transformer", "recipe", *flags]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
@@ -93,7 +108,7 @@ def weights(run):
 
 @pytest.mark.slow
 def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_hand(asked, tmp_path):
-    output, moments = asked[3], random.Random(1)
+    output, moments = Path(asked[3]), random.Random(1)
     for _ in range(3):
         process = start(asked)
         time.sleep(moments.uniform(5, 25))
@@ -104,13 +119,16 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
     assert process.returncode == 0, said
     recorded = read_recipe(output)
     assert [*recorded["took"]] == [stage["stage"] for stage in recorded["stages"]]
-    assert all(said.count(f"/9 {name}: about") <= 1 for name in recorded["took"])
+    assert all(said.count(f"/12 {name}: about") <= 1 for name in recorded["took"])
 
     # What ships
     front, _, card = (output / "README.md").read_text("utf-8").removeprefix("---\n").partition("---\n")
     about = yaml.safe_load(front)
     assert (about["language"], about["pipeline_tag"]) == (["en", "de"], "translation")
-    assert all(f"| {name} |" in card for name in ("teacher", "student", "together"))
+    assert about["license"] == "mit"
+    assert all(f"| {name} |" in card for name in ("teacher", "second", "student", "together"))
+    results = [yaml.safe_load((output / name / "results.yaml").read_text("utf-8")) for name in ("teacher", "student")]
+    assert [found["set"] for found in results] == ["validation"] * 2 and "The test set," in card
     assert (output / "report.html").exists() and (output / "mine.argosmodel").exists()
     for place in (output, output / "export" / "1", output / "ctranslate2" / "1"):
         blocks = re.findall(

@@ -29,10 +29,21 @@ from keras_transformer.tools.importing.tensors import ImportedModelError, Tensor
 
 MODEL, PACKAGE = "model.bin", ".argosmodel"
 NEWEST, MOST_DIMENSIONS = 6, 8  # version of the file, and of an array
+MOST_UNPACKED = 50  # times the size of a package: weights are hardly packed
 DTYPES = [np.float32, np.int8, np.int16, np.int32, np.float16, bfloat16]  # by their numbers
 ACTIVATIONS = ["relu", "gelu_tanh", "silu", "gelu", "gelu_sigmoid"]  # by their numbers
+EPSILON = 1e-5  # of their layer normalisation, where config.json tells none
+TOLD = {  # in config.json: the type, and what it is if it is left out
+    "unk_token": (str, "<unk>"),
+    "bos_token": (str, "<s>"),
+    "eos_token": (str, "</s>"),
+    "decoder_start_token": (str, None),
+    "add_source_bos": (bool, False),
+    "add_source_eos": (bool, False),
+    "layer_norm_epsilon": (float, None),
+}
 PADDING = ("<pad>", "<blank>")
-LINEAR = {  # our layer -> theirs, its place among layers that they join, and the number of these
+LINEAR = {  # our layer -> theirs, and its place among the layers that they join; None for a layer of its own
     "self_attention/query": ("self_attention/linear_0", 0),
     "self_attention/key": ("self_attention/linear_0", 1),
     "self_attention/value": ("self_attention/linear_0", 2),
@@ -46,7 +57,7 @@ LINEAR = {  # our layer -> theirs, its place among layers that they join, and th
 }
 NORMS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
 DISTANCES = {"distance_keys": "relative_position_keys", "distance_values": "relative_position_values"}
-PARTS = "weight(_scale)?|bias|gamma|beta"
+PARTS, VECTORS = "weight(_scale)?|bias|gamma|beta", ("_scale", "bias", "gamma", "beta")
 KNOWN = re.compile(
     rf"(en|de)coder/layer_\d+/({'|'.join({theirs for theirs, _ in LINEAR.values()})})/({PARTS})"
     rf"|(en|de)coder/layer_\d+/({'|'.join(NORMS.values())})/layer_norm/({PARTS})"
@@ -54,7 +65,7 @@ KNOWN = re.compile(
     rf"|(en|de)coder/(layer_norm|layernorm_embedding)/({PARTS})|(en|de)coder/position_encodings/encodings"
     rf"|encoder/embeddings_0/({PARTS})|decoder/(embeddings|projection)/({PARTS})"
 )
-SETTINGS = re.compile(  # numbers that are read, or change nothing
+NUMBERS = re.compile(  # those that are read, or change nothing
     r"(en|de)coder/(activation|num_heads|pre_norm|scale_embeddings|embeddings_merge|alignment_(heads|layer))"
     r"|(en|de)coder/alibi_use_positive_positions|.*/rotary_(base|dim|interleave)|.*/(num_heads_kv|head_dim|weight_scale)"
 )
@@ -66,21 +77,21 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
     if languages is not None:
         raise ImportedModelError("a model of CTranslate2 has one direction here: leave out `languages`")
     weights = Weights(file_in(directory, MODEL))
-    config, told = read_json(directory, "config.json"), read_told(Path(directory))
+    config, told = read_config(directory), read_told(Path(directory))
     source, target, tokenizers, frame = read_vocabularies(Path(directory), config, told)
     model = weights.settings()
     if not model["share_vocabulary"] or source.names != target.names:
         model["share_vocabulary"] = False
     elif len(tokenizers) == 1:
         target = source
-    epsilon = config.get("layer_norm_epsilon")
+    epsilon = config["layer_norm_epsilon"]
     named = {
         "source_lang": source_lang or told.get("source_lang"),
         "target_lang": target_lang or told.get("target_lang"),
     }
     settings = {
         **model,
-        "layer_norm_epsilon": 1e-5 if epsilon is None else float(epsilon),
+        "layer_norm_epsilon": EPSILON if epsilon is None else epsilon,
         "share_tokenizer": model["share_vocabulary"] and len(tokenizers) == 1,
         "logits_bias": model["logits_bias"] or len(target.hidden) > 0,
         "frame": frame,
@@ -96,6 +107,9 @@ def read_package(path, source_lang=None, target_lang=None, languages=None):
     with tempfile.TemporaryDirectory() as temporary:
         try:
             with zipfile.ZipFile(path) as archive:
+                size = sum(each.file_size for each in archive.infolist())
+                if size > MOST_UNPACKED * path.stat().st_size:
+                    raise ValueError(f"it unpacks to {size:,} bytes")
                 archive.extractall(temporary)
         except (OSError, zipfile.BadZipFile, ValueError) as error:
             raise ImportedModelError(f"{path} is not a package of Argos Translate, or is damaged: {error}") from None
@@ -115,6 +129,16 @@ def read_package(path, source_lang=None, target_lang=None, languages=None):
         weights = foreign.weight.__self__
         weights.tensors = {name: np.array(weights.tensors[name]) for name in weights.tensors}
     return foreign
+
+
+def read_config(directory):
+    """The settings of config.json, a dict with each of `TOLD`. Raises ImportedModelError for another type."""
+    config = read_json(directory, "config.json")
+    for name, (kind, default) in TOLD.items():
+        value = config.setdefault(name, default)
+        if value is not None and type(value) is not kind:
+            raise ImportedModelError(f"{directory}/config.json: {name} must be a {kind.__name__}. Received: {value!r}")
+    return config
 
 
 def read_told(directory):
@@ -158,7 +182,7 @@ def read_vocabularies(directory, config, told):
         )
     models = [read_pieces(directory / name) for name in names]
     start, *prefix = [
-        config.get("decoder_start_token") or config.get("bos_token"),
+        config["decoder_start_token"] or config["bos_token"],
         *told.get("target_prefix", "").split(),
     ]
     *before_target, bos = [start, *prefix]
@@ -167,8 +191,8 @@ def read_vocabularies(directory, config, told):
     ]
     source, target = vocabularies
     around = (
-        [*[config.get("bos_token")] * bool(config.get("add_source_bos")), *told.get("source_tag", "").split()],
-        [*told.get("source_end", "").split(), *[config.get("eos_token")] * bool(config.get("add_source_eos"))],
+        [*[config["bos_token"]] * bool(config["add_source_bos"]), *told.get("source_tag", "").split()],
+        [*told.get("source_end", "").split(), *[config["eos_token"]] * bool(config["add_source_eos"])],
     )
     frame = [[our_id(source, tables[0], piece) for piece in pieces] for pieces in around]
     frame.append([our_id(target, tables[1], piece) for piece in before_target])
@@ -193,14 +217,14 @@ def read_table(directory, side):
                 raise ImportedModelError(f"{directory}/{stem}.json must be a list of pieces")
             return table
         if (directory / f"{stem}.txt").exists():
-            return (directory / f"{stem}.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            return (directory / f"{stem}.txt").read_text("utf-8", "replace").removesuffix("\n").split("\n")
     raise ImportedModelError(f"{directory} has no shared_vocabulary.json and no {side}_vocabulary.json")
 
 
 def vocabulary_of(table, model, config, bos):
     """The `Vocabulary` of a list of pieces. `bos` is the piece that a translation begins with."""
     ids = {piece: id for id, piece in reversed([*enumerate(table)])}
-    unk, eos = config.get("unk_token", "<unk>"), config.get("eos_token", "</s>")
+    unk, eos = config["unk_token"], config["eos_token"]
     for piece in (unk, eos):
         if piece not in ids:
             raise ImportedModelError(f"the vocabulary has no piece {piece!r}, which config.json names")
@@ -230,29 +254,31 @@ class Weights:
         self.path = path
         try:
             self.numbers, self.tensors, self.same = read_model(path)
-        except (ValueError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        except (ValueError, IndexError, struct.error, OverflowError) as error:
             raise ImportedModelError(f"{path} is not a model of CTranslate2, or is damaged: {error}") from None
-        for name in self.tensors:
+        for name, array in self.tensors.items():
             if not KNOWN.fullmatch(name):
                 raise ImportedModelError(f"{path} has weights that no model here has, such as {name}")
+            if array.ndim != (1 if name.endswith(VECTORS) else 2) or not array.size:
+                raise ImportedModelError(f"{path} is damaged: {name} has the shape {array.shape}")
         for name, value in self.numbers.items():
-            if value and not SETTINGS.fullmatch(name):
+            if value and not NUMBERS.fullmatch(name):
                 raise ImportedModelError(f"no model here has {name.rpartition('/')[2]}. Received: {name}={value}")
 
     def array(self, name):
-        """One of their arrays in float32, or float16 or bfloat16 as it is stored. Raises ImportedModelError."""
+        """One of their arrays, in float32. Raises ImportedModelError."""
         name = self.same.get(name, name)
         if name not in self.tensors:
             raise ImportedModelError(f"{self.path} has no weight {name}")
         array = self.tensors[name]
         if array.dtype.kind != "i":
             return array.astype("float32")
-        scale = self.number_or_array(f"{name}_scale")
-        return array.astype("float32") / (scale[:, None] if np.ndim(scale) else scale)
-
-    def number_or_array(self, name):
-        """A scale: float, or float (N,)."""
-        return self.numbers[name] if name in self.numbers else self.array(name)
+        scale = self.numbers.get(f"{name}_scale")
+        if scale is None:
+            scale = self.array(f"{name}_scale")[:, None]  # one for each row
+        if not np.all(scale) or len(np.atleast_1d(scale)) not in (1, len(array)):
+            raise ImportedModelError(f"{self.path} is damaged: {name}_scale must have a number for each row, and no 0")
+        return array.astype("float32") / scale
 
     def has(self, name):
         """Whether there is an array of this name."""

@@ -99,7 +99,9 @@ def reader_of(path):
     if path.suffix == ctranslate2_model.PACKAGE and path.is_file():
         return ctranslate2_model.read_package
     if not path.is_dir():
-        raise ImportedModelError(f"no directory {path}: download all files of the model into one")
+        raise ImportedModelError(
+            f"no directory {path}: download all files of the model into one, or give an .argosmodel"
+        )
     check_no_adapter(path)
     importer = next((importer for name, importer in FORMATS.items() if any(path.glob(name))), None)
     if importer is None:

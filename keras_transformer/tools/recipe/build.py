@@ -18,6 +18,7 @@ from keras_transformer.tools.recipe.plan import Pace, Sizes, seconds_of
 from keras_transformer.tools.recipe.stages import commands
 
 log = logging.getLogger(__name__)
+TEXTS = ("texts", "monolingual_text")  # settings that tell whether a text has changed
 RECORD, LOG, CHILD = "recipe.yaml", "recipe.log", ".process"
 
 
@@ -69,6 +70,8 @@ class Recipe:
         """
         before = {stage["stage"]: stage for stage in recorded["stages"]}
         done = [name for name, stage in before.items() if "took_seconds" in stage]
+        if any(self.settings.get(name) != recorded["settings"].get(name) for name in TEXTS):
+            return done
         same = [name for name in self.commands if name in done and before[name]["commands"] == self.lines(name)]
         changed = [place for place, name in enumerate(done) if name not in same]
         return done[changed[0] :] if changed else []
@@ -199,7 +202,8 @@ def run_command(command, output, label):
             raise FileError.of("write", output / LOG, error) from error
         raise
     finally:
-        (output / CHILD).unlink(missing_ok=True)
+        if process.poll() is not None:  # a second Ctrl-C does not wait: the next start ends the program
+            (output / CHILD).unlink(missing_ok=True)
     if status:
         killed = f"ended by {signal.Signals(-status).name}; its last line: " if status < 0 else ""
         raise UserError(f"{command} failed: {killed}{last.removeprefix('error: ')}. The same recipe goes on there")

@@ -97,7 +97,7 @@ def in_one(build, sizes, name, preset, start, datasets, *flags):
     """A training in one direction, from a run of both if there is one."""
     weight = ":0.5" if datasets else ""
     named = [f"files:{build.output / 'prepare'}{weight}", *datasets]
-    named += [f"files:{build.output / 'back_translate'}:{build.back_weight:.2g}"] if sizes.back else []
+    named += [f"files:{build.output / 'back_translate'}:{build.back_weight:.4f}"] if sizes.back else []
     words = ["--source_lang", build.source, "--target_lang", build.target, "--schedule", "linear"]
     words += ["--guided_alignment", GUIDED, *flags]
     words += ["--init_from", str(build.output / start), "--tags", "none"] if sizes.both else []

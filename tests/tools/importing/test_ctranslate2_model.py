@@ -3,7 +3,6 @@ import re
 import shutil
 import zipfile
 
-import ctranslate2
 import numpy as np
 import pytest
 
@@ -11,7 +10,6 @@ import keras_transformer as kt
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.engines.argos import ArgosExport
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
-from keras_transformer.tools.importing import ctranslate2_model
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.translation.translator import Translator
 from tests import tiny
@@ -121,7 +119,13 @@ def test_a_package_of_argos_translate_comes_back_with_its_languages(tmp_path):
     assert run.config.has_one_tokenizer and again.source_tokenizer.model == one.model
     with zipfile.ZipFile(tmp_path / "bad.argosmodel", "w") as archive:
         archive.writestr("a/nothing", "")
-    for text, path in (("must have one directory", "bad"), ("is not a package", "none")):
+    with zipfile.ZipFile(tmp_path / "bomb.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/metadata.json", " " * 10**7)
+    for text, path in (
+        ("must have one directory", "bad"),
+        ("unpacks to 10,000,000 bytes", "bomb"),
+        ("is not a package", "none"),
+    ):
         (tmp_path / "none.argosmodel").write_bytes(b"PK none")
         with pytest.raises(ImportedModelError, match=text):
             kt.import_model(tmp_path / f"{path}.argosmodel", tmp_path / "new")
@@ -154,8 +158,11 @@ def test_what_is_damaged_or_has_no_equal_is_refused_in_one_line(tmp_path):
     alibi = whole.index(b"decoder/alibi\0") + len(b"decoder/alibi\0") + 1 + 1 + 4  # rank, dtype, size
     assert "no model here has alibi. Received: decoder/alibi=1" in refused(whole[:alibi] + b"\1" + whole[alibi + 1 :])
     assert "has no piece '<none>'" in refused(eos_token="<none>")
+    shape = whole.index(b"decoder/layer_0/ffn/linear_0/bias\0") + len(b"decoder/layer_0/ffn/linear_0/bias\0")
+    assert "is damaged" in refused(whole[: shape + 5] + b"\xc8" + whole[shape + 6 :])  # a dtype that there is not
+    assert "unk_token must be a str. Received: 7" in refused(unk_token=7)
+    assert "layer_norm_epsilon must be a float. Received: 'x'" in refused(layer_norm_epsilon="x")
     assert "has no tokenizer: copy the SentencePiece model" in refused(without=["source_tokenizer.model"])
     assert "has no shared_vocabulary.json" in refused(without=["shared_vocabulary.json"])
     with pytest.raises(ImportedModelError, match="one direction here"):
         kt.import_model(tmp_path / "theirs", tmp_path / "new", languages="en,de")
-    assert ctranslate2.__version__ and ctranslate2_model.NEWEST == 6

@@ -56,7 +56,7 @@ def test_the_settings_of_the_trainings():
     assert stages["student"].corpora == (
         "files:builds/mine/prepare:0.5",
         "files:builds/mine/distil:0.5",
-        "files:builds/mine/back_translate:0.25",
+        "files:builds/mine/back_translate:0.2500",
     )
 
 
