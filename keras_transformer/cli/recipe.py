@@ -129,7 +129,7 @@ def plan(arguments, corpus):
 
 
 def texts_of(arguments, corpus):
-    """What tells whether a text has changed: a dict of settings."""
+    """The hashes and file states that show a changed text: a dict of settings."""
     return {
         "texts": dict(corpus.fingerprint),
         "monolingual_text": file_state(arguments.monolingual) if arguments.monolingual else None,

@@ -63,7 +63,7 @@ class Recipe:
         write_whole(self.build.output / RECORD, lambda path: path.write_text(text, encoding="utf-8"))
 
     def stale(self, recorded):
-        """The stages that are done and would be made otherwise now, with all that stand behind them: a list of str.
+        """The finished stages whose commands or texts have changed, and all finished stages after them: a list of str.
 
         Args:
             recorded: dict, the content of an older recipe.yaml.

@@ -10,8 +10,8 @@ PREPARED = 2000  # pairs a second that `clean` reads
 FORMATS = {"saved_model": 45, "compiled": 150, "ctranslate2": 30, "argos": 30}  # seconds of an export
 COMPILED_SHARE = 0.1  # of the time: compiled programs take no more
 
-# A longer chain of trainings is worth its time if each of them has so many epochs: with both directions first, with a
-# student, with two teachers. So many updates are enough, too. Above the most, a model learns no more.
+# The least epochs of each training in a chain: with both directions first, with a student, with two teachers. Below
+# them, a shorter chain translates better. The least updates are enough, too. Above the most, a model learns no more.
 ENOUGH, ENOUGH_FOR_STUDENT, ENOUGH_FOR_TWO, ENOUGH_UPDATES = 20, 32, 40, 30_000
 MOST, MOST_UPDATES = 80, 100_000
 
@@ -29,7 +29,7 @@ class Pace:
     updates: int
 
     def epochs(self, epochs, updates):
-        """So many epochs, or fewer if these have that many updates: at least 1."""
+        """The given epochs, or fewer if fewer have the given updates already. At least 1."""
         return max(1, min(epochs, updates // self.updates))
 
 
@@ -113,7 +113,7 @@ def seconds_of(sizes, paces, pairs):
 
 
 def choose(seconds, paces, pairs, teachers, student, has_back, formats):
-    """The `Sizes` that fit into a time: the longest chain of trainings that each have enough epochs.
+    """The `Sizes` that fit into a time. The chain is the longest one in which each training has enough epochs.
 
     A larger teacher is chosen if its chain has enough epochs, and a second teacher after that. If nothing has enough,
     one model is trained for as long as there is time.

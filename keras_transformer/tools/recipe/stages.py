@@ -16,7 +16,8 @@ class Command(NamedTuple):
 
     Args:
         words: tuple of str, the name of the program first.
-        product: Path of what a program leaves that cannot go on where it stopped, and is not started again; else None.
+        product: Path of what the program leaves; if it is there, the program is not started again. None for a program
+            that resumes where it stopped.
     """
 
     words: tuple[str, ...]

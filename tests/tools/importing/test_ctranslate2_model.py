@@ -93,11 +93,14 @@ def test_a_quantised_model_comes_back_within_its_rounding(tmp_path, quantization
         assert np.all(np.abs(rows - (found if "matrix" in mine.path else found.T)) <= allowed * 1.001 + 1e-9), mine.path
 
 
-def test_positions_of_the_engine_itself_are_those_of_tensor2tensor_from_1(tmp_path, monkeypatch):
-    """Without a table of positions, CTranslate2 adds its own sinusoids, as for models of OpenNMT-tf."""
-    model = tiny.transformer(positions="sinusoidal_tensor2tensor", first_position=1)
+def test_what_a_model_leaves_to_the_engine_is_known(tmp_path, monkeypatch):
+    """Without a table of positions, CTranslate2 adds its own sinusoids, as for models of OpenNMT-tf; and an epsilon."""
+    model = tiny.transformer(positions="sinusoidal_tensor2tensor", first_position=1, layer_norm_epsilon=1e-5)
+    model.source_embedding.matrix.assign(model.source_embedding.matrix / 100)  # an epsilon now counts
     monkeypatch.setattr("keras_transformer.tools.engines.ctranslate2.fill_positions", lambda *arguments: None)
     export = exported(tmp_path / "theirs", model)
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text("utf-8"))
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": None}), "utf-8")
     again = kt.import_model(tmp_path / "theirs", tmp_path / "run").translator(beam_size=1, length_penalty=0.0)
     assert differences(model, again.model) == []
     with export.opened(tmp_path / "theirs") as translate_batch:
