@@ -1,4 +1,4 @@
-"""Exports a trained run: a SavedModel for TensorFlow Serving, or a model for CTranslate2, LiteRT or Argos Translate."""
+"""Exports a trained run: a SavedModel for TensorFlow Serving, or a model for another engine."""
 
 from keras_transformer.cli import console
 from keras_transformer.cli.flags import (
@@ -29,6 +29,8 @@ DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: t
       a package that Argos Translate and LibreTranslate install, with the same weights for CTranslate2
   python export.py --model_dir runs/mine --export_dir exports/mine_litert --format litert --quantization int8
       for phones and small computers: model.tflite with encoder and search, tokenizer.model and translate_litert.py
+  python export.py --model_dir runs/mine --export_dir exports/mine_hf --format hugging_face
+      a directory for transformers, and for all that reads its files: a MarianMTModel, M2M100 or MBart model
   python export.py --model_dir runs/many --export_dir exports/de-fr --format litert --source_lang de --target_lang fr
       one direction of a model of many languages. A SavedModel has them all, and this one as the default
 
@@ -44,10 +46,10 @@ def make_parser():
     parser.add_argument("--version", type=int, metavar="N", help="positive integer (default: the next free one)")
     parser.add_argument(
         "--format",
-        choices=("saved_model", "ctranslate2", "litert", "argos"),
+        choices=("saved_model", "ctranslate2", "litert", "argos", "hugging_face"),
         default="saved_model",
         help="engine of the export. ctranslate2 and argos need `pip install ctranslate2`, litert needs `pip install "
-        "ai-edge-litert` (default: saved_model)",
+        "ai-edge-litert`, hugging_face needs `pip install torch transformers` (default: saved_model)",
     )
     parser.add_argument(
         "--precision",
@@ -70,10 +72,10 @@ def make_parser():
         "--split_sentences",
         type=bool,
         metavar="{true,false}",
-        help="not with --format ctranslate2 or argos: translate the sentences of a text one by one. false translates "
+        help="only with --format saved_model or litert: translate the sentences of a text one by one. false translates "
         "each line at once (default: as the run does)",
     )
-    add_shortlist_argument(parser, prefix="not with --format ctranslate2 or argos: ")
+    add_shortlist_argument(parser, prefix="only with --format saved_model or litert: ")
     return parser
 
 
@@ -116,15 +118,16 @@ def parse_arguments(parser):
 
 def check_format(arguments):
     """Raises UserError for a flag that the format does not have, and without the tool of the other engines."""
-    searching = ("saved_model", "litert")
+    dividing = ("saved_model", "litert")
+    searching = (*dividing, "hugging_face")
     for name, formats, instead in (
         ("quantization", ("ctranslate2", "litert", "argos"), "a SavedModel has --precision"),
-        ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization"),
+        ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization, and transformers has float32"),
         ("compile", ("saved_model",), "the other engines are compiled programs"),
         ("beam_size", searching, "CTranslate2 takes it with each translation"),
         ("length_penalty", searching, "CTranslate2 takes it with each translation"),
-        ("split_sentences", searching, "CTranslate2 translates each text at once"),
-        ("shortlist", searching, "CTranslate2 uses all pieces"),
+        ("split_sentences", dividing, "the other engines translate each text at once"),
+        ("shortlist", dividing, "the other engines use all pieces"),
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")

@@ -63,14 +63,19 @@ def prove(export, directory, sentences):
         ExportError: if more translations differ than the export allows, or if a score differs too much.
     """
     sentences = [*PROBES, *sentences]
-    resident = psutil.Process().memory_info
-    before, started = resident().rss, time.perf_counter()
+    before, started = resident(), time.perf_counter()
     with export.opened(directory) as translate:
         seconds = time.perf_counter() - started
         found = translate(sentences)
-        loading = Loading(seconds, max(0, resident().rss - before))
+        loading = Loading(seconds, max(0, resident() - before))
     expected = export.expected(sentences)
     return check_parity(export, sentences, expected, found), loading
+
+
+def resident():
+    """The bytes of memory of this process and of those that it has started: an engine may have a process of its own."""
+    this = psutil.Process()
+    return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
 
 
 def check_parity(export, sentences, expected, found):

@@ -7,6 +7,7 @@ import yaml
 
 CARD = "README.md"
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+LIBRARIES = {"hugging_face": "transformers"}
 
 # How to run each format, from the directory of the card.
 RUN = {
@@ -33,6 +34,13 @@ echo {quoted} | python {place}/translate_litert.py
     "argos": """```bash
 argospm install {place}/{package}
 argos-translate --from-lang {source} --to-lang {target} {quoted}
+```""",
+    "hugging_face": """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("{place}"), AutoModelForSeq2SeqLM.from_pretrained("{place}")
+found = model.generate(**tokenizer({typed}, return_tensors="pt"))
+print(tokenizer.decode(found[0], skip_special_tokens=True))
 ```""",
 }
 
@@ -95,7 +103,11 @@ def front_matter(manifest):
     facts = {"language": languages} if languages else {}
     if run.get("license"):
         facts["license"] = run["license"]
-    facts |= {"pipeline_tag": "translation", "library_name": "keras_transformer", "metrics": [*METRICS]}
+    facts |= {
+        "pipeline_tag": "translation",
+        "library_name": LIBRARIES.get(manifest["format"], "keras_transformer"),
+        "metrics": [*METRICS],
+    }
     if evaluation:
         corpus, *_ = corpora_of(manifest)
         metrics = [{"type": key, "name": title, "value": round(evaluation[key], 2)} for key, title in METRICS.items()]
@@ -145,6 +157,7 @@ def how_to_run(manifest, place="."):
     return RUN[manifest["format"]].format(
         place=place,
         quoted=quoted,
+        typed=f"{json.dumps(' '.join([*before, '']))} + {quoted}" if before else quoted,
         tokenizers=tuple(tokenizers * 2)[:2],  # the source is first in the alphabet
         pieces=" + ".join(pieces),
         prefix=f", target_prefix=[{prefix}]" if prefix else "",

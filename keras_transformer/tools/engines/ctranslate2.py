@@ -2,23 +2,20 @@
 
 import contextlib
 import functools
-import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import sentencepiece
-import tensorflow as tf
 from keras import ops
 from ml_dtypes import bfloat16
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.config import BOS_ID, EOS_ID, UNK_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, save_tokenizers
-from keras_transformer.translation.directions import default_tags
-from keras_transformer.translation.segments import at_once, divide_into_parts
+from keras_transformer.tools.engines.greedy import Greedy, Tokens, pieces_of_translations, vocabulary
 
 try:
     import ctranslate2
@@ -26,7 +23,6 @@ except ImportError as error:
     raise ExportError("CTranslate2 is not installed: pip install ctranslate2") from error
 
 ctranslate2.set_log_level(logging.ERROR)  # it warns that bfloat16 is computed as float32 on CPU
-log = logging.getLogger(__name__)
 _KINDS = ctranslate2.specs.common_spec.Activation
 ACTIVATIONS = {
     "relu": _KINDS.RELU,
@@ -38,32 +34,10 @@ ACTIVATIONS = {
 MOST_INPUT = 1024  # source tokens; by default, CTranslate2 cuts off the rest
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """The pieces that stand around a text and before a translation.
-
-    Attributes:
-        before, after: lists of str, around the pieces of a text. The engine adds no more than eos behind them.
-        start: str, before a translation. The engine adds it.
-        prefix: list of str, behind `start`.
-    """
-
-    before: list
-    after: list
-    start: str
-    prefix: list
-
-    def described(self):
-        """What a user gives to the engine, for the manifest: a dict."""
-        given = {"source_tag": self.before, "source_end": self.after, "target_prefix": self.prefix}
-        return {name: " ".join(pieces) for name, pieces in given.items() if pieces}
-
-
 class CTranslate2Export:
     """An export for CTranslate2: weights and vocabularies, and beside them the tokenizers for SentencePiece.
 
-    The proof compares pieces, because SentencePiece for Python and tensorflow-text write some of them differently. It
-    compares greedy search, because CTranslate2 ranks hypotheses by another length penalty, n^alpha.
+    The proof is that of `Greedy`.
 
     Of a model of many languages, it has one direction: the default of the translator. The engine adds eos to a text,
     and one token before a translation. All other tokens of a model, such as tags of languages, are in the manifest, as
@@ -109,13 +83,8 @@ class CTranslate2Export:
     @functools.cached_property
     def tokens(self):
         """The `Tokens` of the exported direction."""
-        model, tags = self.reference.model, self.reference.tags
-        tag, first = tags.ids(*tags.default) if tags else (None, BOS_ID)
-        before = [*model.source_frame.before, *([] if tag is None else [tag])]
-        after = [] if self.adds_eos else model.source_frame.after
-        around = (pieces_at(self.reference.source_tokenizer, ids) for ids in (before, after))
-        start, *prefix = pieces_at(self.reference.target_tokenizer, [*model.target_frame.before, first])
-        return Tokens(*around, start, prefix)
+        found = Tokens.of(self.reference)
+        return replace(found, after=[]) if self.adds_eos else found
 
     def write(self, directory):
         """Writes the model and its tokenizers into an empty directory."""
@@ -136,12 +105,7 @@ class CTranslate2Export:
     def opened(self, directory):
         """A context that gives the `translate_batch` of the export, on one thread. It must find what `expected`
         finds."""
-        run = self.reference
-        tokenizers = (run.source_tokenizer, run.target_tokenizer)
-        division = run.signatures.division
-        yield CTranslate2Greedy(
-            directory, *tokenizers, run.settings["max_length"], run.signatures.extra_length, division, self.tokens
-        ).translate_batch
+        yield CTranslate2Greedy(self.reference, self.tokens, directory).translate_batch
 
     def expected(self, sentences):
         """The pieces and the scores of the run: see `pieces_of_translations`."""
@@ -150,16 +114,6 @@ class CTranslate2Export:
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
         return {"format": "ctranslate2", "weights": self.quantization, **self.tokens.described()}
-
-
-def vocabulary(tokenizer):
-    """All pieces by their ids, a list of str."""
-    return pieces_at(tokenizer, range(tokenizer.vocabulary_size))
-
-
-def pieces_at(tokenizer, ids):
-    """The pieces with these ids, a list of str."""
-    return [piece.decode("utf-8") for piece in tokenizer.pieces(np.array(ids, "int32")).numpy()]
 
 
 def transformer_spec(model, source_pieces, pieces, longest):
@@ -264,103 +218,38 @@ def to_bfloat16(spec):
             variable.array = variable.array.astype(bfloat16)
 
 
-class CTranslate2Greedy:
-    """Greedy search by CTranslate2. A right export finds the pieces that the run finds.
-
-    The ops of the graph divide texts. SentencePiece and CTranslate2 do the rest.
+class CTranslate2Greedy(Greedy):
+    """Greedy search by CTranslate2, with SentencePiece for its texts.
 
     Args:
+        reference, tokens: those of `Greedy`.
         directory: of the export.
-        source_tokenizer: `Tokenizer` of the run, which divides texts.
-        target_tokenizer: `Tokenizer` of the run, which writes translations.
-        max_length: most source tokens of a part.
-        extra_length: most tokens that a translation has more.
-        division: see `segments.divide_into_parts`.
-        tokens: `Tokens`.
     """
 
-    def __init__(self, directory, source_tokenizer, target_tokenizer, max_length, extra_length, division, tokens):
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = target_tokenizer
-        self.max_length, self.extra_length = max_length, extra_length
-        self.division, self.tokens = division, tokens
+    name = "SentencePiece for Python"
+
+    def __init__(self, reference, tokens, directory):
+        super().__init__(reference, tokens)
         names = (SHARED, SHARED) if Path(directory, SHARED).exists() else (SOURCE, TARGET)
-        self._source_pieces, self._pieces = (
+        self._source, self._target = (
             sentencepiece.SentencePieceProcessor(model_file=str(Path(directory, name))) for name in names
         )
         self._engine = ctranslate2.Translator(str(directory), inter_threads=1, intra_threads=1)
 
-    def translate_batch(self, texts):
-        """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
-        text = tf.constant(texts, tf.string, shape=[len(texts)])
-        segments = divide_into_parts(text, self.source_tokenizer, self.max_length, self.division)
-        parts, scores = self._translate_parts([self._source_pieces.id_to_piece(ids) for ids in segments.ids.to_list()])
-        self._compare_detokenizers(parts)
-        rows = segments.rows.numpy()
-        scores = np.bincount(rows, scores, minlength=len(texts)).tolist()
-        return joined_parts(parts, rows, len(texts)), scores
+    def source_pieces(self, ids):
+        return self._source.id_to_piece(ids)
 
-    def _translate_parts(self, sources):
-        """Translates parts of equal length together: the engine takes one limit for all parts of a call."""
-        translations, scores = [()] * len(sources), [0.0] * len(sources)
-        by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-        for length, rows in itertools.groupby(by_length, key=lambda row: len(sources[row])):
-            rows = list(rows)
-            results = self._engine.translate_batch(
-                [self.tokens.before + sources[row] + self.tokens.after for row in rows],
-                target_prefix=[self.tokens.prefix] * len(rows),
-                beam_size=1,
-                length_penalty=0,
-                min_decoding_length=0,
-                max_input_length=0,  # nothing is cut off: texts are divided already
-                max_decoding_length=len(self.tokens.prefix) + length + self.extra_length,  # it counts the prefix
-                return_scores=True,
-            )
-            for row, result in zip(rows, results, strict=True):
-                translations[row], scores[row] = result.hypotheses[0][len(self.tokens.prefix) :], result.scores[0]
-        return translations, scores
-
-    def _compare_detokenizers(self, parts):
-        """SentencePiece for Python and tensorflow-text write a few pieces differently, such as a lone "▁"."""
-        ids = [self._pieces.piece_to_id(list(pieces)) for pieces in parts]
-        written = self.target_tokenizer.decode(tf.ragged.constant(ids, tf.int32, ragged_rank=1).to_tensor(PAD_ID))
-        pairs = [(self._pieces.decode(x), text.decode("utf-8")) for x, text in zip(ids, written.numpy(), strict=True)]
-        different = [pair for pair in pairs if pair[0] != pair[1]]
-        if different:
-            log.info(
-                "detokenizer SentencePiece for Python writes %d of %d translations differently, such as %r for %r: "
-                "the pieces are the same",
-                len(different),
-                len(pairs),
-                *different[0],
-            )
-
-
-def pieces_of_translations(translator, texts):
-    """The pieces that a run finds, which do not depend on how a detokenizer writes them.
-
-    Args:
-        translator: `Translator`.
-        texts: list of str.
-
-    Returns:
-        list of str, the pieces of each translation, separated by spaces; list of float scores.
-    """
-    _, scores = translator.translate_batch(texts)
-    tokenizer, max_length = translator.source_tokenizer, translator.settings["max_length"]
-    text = tf.constant(texts, tf.string, shape=[len(texts)])
-    segments = divide_into_parts(text, tokenizer, max_length, translator.signatures.division)
-    tags = default_tags(translator.tags, tf.size(segments.places))
-    labels = translator.signatures.find_labels(segments.ids, at_once(segments.places), tags)
-    found = labels.with_values(translator.target_tokenizer.pieces(labels.values)).to_list()
-    end = translator.target_tokenizer.pieces(tf.constant([EOS_ID])).numpy()[0]
-    parts = [[piece.decode("utf-8") for piece in pieces if piece != end] for pieces in found]
-    return joined_parts(parts, segments.rows.numpy(), len(texts)), scores
-
-
-def joined_parts(parts, rows, number):
-    """Joins the pieces of the parts of each of `number` texts; `rows` are the texts of the parts. A list of str."""
-    texts = [[] for _ in range(number)]
-    for row, pieces in zip(rows, parts, strict=True):
-        texts[row] += pieces
-    return [" ".join(pieces) for pieces in texts]
+    def search(self, sources, most):
+        results = self._engine.translate_batch(
+            sources,
+            target_prefix=[self.tokens.prefix] * len(sources),
+            beam_size=1,
+            length_penalty=0,
+            min_decoding_length=0,
+            max_input_length=0,  # nothing is cut off: texts are divided already
+            max_decoding_length=most,
+            return_scores=True,
+        )
+        found = [result.hypotheses[0][len(self.tokens.prefix) :] for result in results]
+        written = [self._target.decode(self._target.piece_to_id(pieces)) for pieces in found]
+        return found, [result.scores[0] for result in results], written

@@ -18,7 +18,8 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.presets import split_frame_setting
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.engines import ctranslate2 as export_module
-from keras_transformer.tools.engines.ctranslate2 import MOST_INPUT, CTranslate2Export, vocabulary
+from keras_transformer.tools.engines.ctranslate2 import MOST_INPUT, CTranslate2Export
+from keras_transformer.tools.engines.greedy import vocabulary
 from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
 from tests import tiny

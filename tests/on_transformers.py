@@ -1,0 +1,103 @@
+"""Exports runs for transformers, which then must translate as they do, and as the engines of imported models did.
+
+Needs torch and transformers beside the packages of the project, which PYTHONPATH may name.
+
+python -m tests.on_transformers
+"""
+
+import json
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.versions import export_version
+from keras_transformer.tools.engines.hugging_face import HuggingFaceExport
+from keras_transformer.tools.importing import import_model
+from keras_transformer.translation.translator import Translator
+from tests import tiny
+
+FIXTURES = Path(__file__).parent / "tools" / "importing"
+LEARNED = tiny.learned_pairs()
+BIASED = {"attention_bias": True, "num_decoder_layers": 2}
+VARIANTS = {
+    "the paper's": {**BIASED, "tie_embeddings": False, "activation": "gelu_sigmoid"},
+    "M2M-100's": {**BIASED, "positions": "sinusoidal_tensor2tensor", "first_position": 1, "pre_norm": True},
+    "mBART's": {
+        **{**BIASED, "positions": "learned", "num_positions": 7, "tie_positions": False, "embedding_norm": True},
+        **{
+            "pre_norm": True,
+            "logits_bias": True,
+            "frame": "/3,5/",
+            "scale_embeddings": False,
+            "activation": "gelu_tanh",
+        },
+    },
+}
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ.setdefault("SHARED_BY_TESTS", directory)
+        for name, variant in VARIANTS.items():
+            translator = Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31)
+            path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=sources())
+            print(f"in transformers, with random weights as {name}: {proven(path)}")
+        check_beam_search(Path(directory))
+        for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
+            check_imported(name, Path(directory))
+
+
+def sources():
+    return [source for source, _ in LEARNED]
+
+
+def proven(path):
+    """The proof of an export, in words. `export_version` raises if the two differ."""
+    parity = read_manifest(path)["parity"]
+    return f"{parity['equal']} of {parity['sentences']} equal, scores within {parity['largest_score_difference']:.1e}"
+
+
+def check_beam_search(directory):
+    """`generate`, without any argument, finds with its beam what the run finds and a model has learned."""
+    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
+    path = export_version(HuggingFaceExport(translator), directory / "trained", sentences=sources())
+    found, expected = generated(path, sources()), translator.translate(sources())
+    equal = sum(map(str.__eq__, found, expected))
+    assert equal >= 0.99 * len(LEARNED) and equal > 0, [pair for pair in zip(found, expected) if pair[0] != pair[1]]
+    learned = sum(found == target for found, (_, target) in zip(found, LEARNED, strict=True))
+    assert learned >= 0.9 * len(LEARNED)
+    print(f"in transformers, a beam of 4: {equal} of {len(LEARNED)} equal, {learned} right")
+
+
+def generated(path, texts):
+    """What transformers translates by its own settings, in a process without TensorFlow."""
+    import subprocess
+    import sys
+
+    code = (
+        "import json, sys; from transformers import AutoModelForSeq2SeqLM as M, AutoTokenizer as T\n"
+        "t, m = T.from_pretrained(sys.argv[1]), M.from_pretrained(sys.argv[1])\n"
+        "for x in json.load(sys.stdin):\n"
+        "    y = m.generate(**t(x, return_tensors='pt'))[0]; print(json.dumps(t.decode(y, skip_special_tokens=True)))"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_imported(name, directory):
+    """A model that transformers has trained goes out again: it translates as its engine did before it came in."""
+    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+        archive.extractall(directory, filter="data")
+    expected = json.loads((directory / name / "expected.json").read_text())[0]
+    run = import_model(directory / name, directory / f"{name}_run", expected["source_lang"], expected["target_lang"])
+    path = run.export(directory / f"{name}_out", format="hugging_face", beam_size=4, length_penalty=0.0)
+    rows = expected["rows"]
+    assert generated(path, [row["source"] for row in rows]) == [row["beam"]["text"] for row in rows]
+    print(f"in transformers, {name} out again: {proven(path)}, and as before")
+
+
+if __name__ == "__main__":
+    main()
