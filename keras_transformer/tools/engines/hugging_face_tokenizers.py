@@ -13,7 +13,8 @@ from keras_transformer.tools.engines.greedy import vocabulary
 NEVER = -50.0  # the bias of the logit of a piece that is never predicted lies below it
 UNLIKELY = -1e4  # the score of a piece that no text is divided into
 PAD, UNK, EOS = "<pad>", "<unk>", "</s>"
-NORMAL, CONTROL, UNUSED = (ModelProto.SentencePiece.Type.Value(name) for name in ("NORMAL", "CONTROL", "UNUSED"))
+KINDS = ("NORMAL", "USER_DEFINED", "CONTROL", "UNUSED")
+NORMAL, USER_DEFINED, CONTROL, UNUSED = (ModelProto.SentencePiece.Type.Value(kind) for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -171,13 +172,25 @@ def fast_tokenizer(proto, table):
         # Their table of characters reads at most five bytes at once. Longer sequences are composed before it.
         steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
     if spec.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
-    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
-    prepended = "always" if spec.add_dummy_prefix else "never"
-    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepended, split=False)
+        steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    prefix = [normalizers.Prepend("▁")] if spec.add_dummy_prefix else []
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁"), *prefix])
+    if lone := lone_characters(pieces):
+        made.pre_tokenizer = pre_tokenizers.Split(Regex(f"[{lone}]"), "isolated")
     written = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     made.decoder = decoders.Sequence([*written, *([decoders.Strip(" ", 1, 0)] if spec.add_dummy_prefix else [])])
     return made
+
+
+def lone_characters(pieces):
+    """The characters of control pieces that no piece of text has, for a regular expression: str.
+
+    A text is divided beside them. Else the text "</s>" would be the end, which is likelier than four unknown characters.
+    """
+    written, others = set(), set()
+    for piece in pieces:
+        (written if piece.type in (NORMAL, USER_DEFINED) else others).update(piece.piece)
+    return "".join(f"\\x{{{ord(char):x}}}" for char in sorted(others - written))
 
 
 def merges_of(pieces):

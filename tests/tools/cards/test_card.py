@@ -69,14 +69,15 @@ def test_a_run_without_a_score_and_of_many_languages_has_a_card_too():
     assert "was not scored" in body and "## Examples" not in body
 
 
-@pytest.mark.parametrize("format", ["saved_model", "ctranslate2", "litert", "argos"])
+@pytest.mark.parametrize("format", ["saved_model", "ctranslate2", "litert", "argos", "hugging_face"])
 @pytest.mark.parametrize("tags", [{}, {"source_tag": ">>de<< x", "source_end": "</s>", "target_prefix": "__de__"}])
 def test_the_lines_that_run_a_format_stand_any_text(format, tags):
     text = card_of({**MANIFEST, **tags, "format": format, "package": "translate-en_de-1_0.argosmodel"})
     for block in blocks(text, "python"):
         compile(block, "card", "exec")
     found = [word for block in blocks(text, "bash") for line in block.splitlines() for word in shlex.split(line)]
-    assert format in ("saved_model", "ctranslate2") or "He said 5 | 3, HOME  and left." in found
+    in_python = ("saved_model", "ctranslate2", "hugging_face")
+    assert format in in_python or "He said 5 | 3, HOME  and left." in found
     if format == "ctranslate2" and tags:
         assert (
             "['>>de<<', 'x'] + source.encode(" in text and "target_prefix=[['__de__']]" in text and "found[1:]" in text

@@ -34,7 +34,9 @@ def of_many(request):
 def test_export_py_offers_all_formats_and_one_that_does_not_exist_is_named(tmp_path):
     (formats,) = (action.choices for action in make_parser()._actions if action.dest == "format")
     assert formats == ("saved_model", *EXPORTS)
-    with pytest.raises(UserError, match="one of saved_model, ctranslate2, litert, argos. Received: format='onnx'"):
+    with pytest.raises(
+        UserError, match="one of saved_model, ctranslate2, litert, argos, hugging_face. Received: format='onnx'"
+    ):
         Run(tmp_path).export(tmp_path / "exports", format="onnx")
 
 
