@@ -1,0 +1,170 @@
+"""The files for transformers, without transformers: tests/on_transformers.py has the proof by the engine itself."""
+
+import importlib.util
+import io
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+import sentencepiece
+from safetensors.numpy import load_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tokenizers import Tokenizer as FastTokenizer
+
+from keras_transformer.config import UNK_ID
+from keras_transformer.errors import ExportError
+from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.tools.engines import hugging_face
+from keras_transformer.tools.engines.hugging_face import HuggingFaceExport, class_of
+from keras_transformer.tools.engines.hugging_face_tokenizers import IdTable, fast_tokenizer, save_fast
+from keras_transformer.tools.importing import import_model
+from keras_transformer.translation.translator import Translator
+from tests import reference, tiny
+from tests.tools.importing.test_importing import unpacked
+
+ODD = [
+    *tiny.ODD_SPELLINGS,
+    *["", " ", "  one  ", "one\ttwo\nthree", "▁ ▁one", "</s> one <unk> <s>", "<0x41> A", "one,two...three!? (four)"],
+    *[
+        "Füße ﬁnd ①②③ ｆｕｌｌ",
+        "e\u0301 o\u0323\u0302 n\u0303",
+        "\u1112\u1161\u11ab\u1100\u116e\u11a8 한국",
+        "数 日本語 東京",
+    ],
+    *[
+        "\U0001f600\U0001f468\u200d\U0001f469 x",
+        "aaaaaaaaaaaaaaaaaa",
+        "zzz qqq ☃☃",
+        "a\u0300\u0301\u0302\u0303\u0304 b",
+    ],
+]
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch):
+    """The files need no PyTorch."""
+    find = importlib.util.find_spec
+    engine = HuggingFaceExport.libraries
+    monkeypatch.setattr(hugging_face.importlib.util, "find_spec", lambda name: name in engine or find(name))
+
+
+def translator(tokenizer=None, **arguments):
+    return Translator(tiny.transformer(**arguments), tokenizer or tiny.tokenizer(), max_length=31)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("has_bytes", [True, False])
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "identity"])
+def test_the_fast_tokenizer_divides_and_joins_text_as_sentencepiece(kind, has_bytes, rule):
+    lines = [text for pair in tiny.pairs(211) for text in pair] + ["Füße find full 한국 日本語 ộ"] * 3
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        **{"sentence_iterator": iter(lines), "model_writer": made, "model_type": kind, "minloglevel": 2},
+        **{"vocab_size": 340, "byte_fallback": has_bytes, "normalization_rule_name": rule},
+        **{"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "hard_vocab_limit": False},
+    )
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=made.getvalue())
+    every = np.arange(oracle.vocab_size())
+    table = IdTable(every, oracle.id_to_piece(every.tolist()), np.zeros(len(every)), 0)
+    fast = fast_tokenizer(ModelProto.FromString(made.getvalue()), table)
+    random = np.random.default_rng(7)
+    mixed = [unicodedata.normalize("NFKC", "".join(random.choice([*"".join(ODD).replace("▁", "")], 23))) for _ in range(101)]
+    for text in [*lines[:50], *ODD, *mixed]:
+        assert fused(fast.encode(text).ids) == fused(oracle.encode(text)), text
+    for text in [*lines[:50], "Füße find", "日本語 ộ 한국"]:
+        ids = oracle.encode(text)
+        assert fast.decode(ids) == oracle.decode(ids)
+
+
+def fused(ids):
+    """Unknown characters side by side may be one or several: the model knows none of them."""
+    return [id for id, before in zip(ids, [None, *ids], strict=False) if id != UNK_ID or before != UNK_ID]
+
+
+def test_tokenizer_json_puts_the_tokens_around_a_text_and_reads_none_from_it(tmp_path):
+    run = translator(first_position=1, positions="sinusoidal_tensor2tensor", pre_norm=True, frame="4/3/")
+    export = HuggingFaceExport(run)
+    table, _ = export.tables()
+    save_fast(tmp_path, run.source_tokenizer, table, export.tokens, 31)
+    fast = FastTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    fast.encode_special_tokens = json.loads((tmp_path / "tokenizer_config.json").read_text())["split_special_tokens"]
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=run.source_tokenizer.model)
+    expected = [oracle.id_to_piece(4), *oracle.encode("one </s> two", out_type=str), "</s>"]
+    assert fast.encode("one </s> two").tokens == expected
+
+
+def test_an_imported_marian_model_goes_out_as_it_came_in(tmp_path):
+    origin = unpacked("hf_marian")
+    run = import_model(origin, tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    HuggingFaceExport(run.translator()).write(tmp_path / "out")
+    before, after = (load_file(path / "model.safetensors") for path in (origin, tmp_path / "out"))
+    for name, tensor in after.items():
+        np.testing.assert_array_equal(tensor, before.pop(name), err_msg=name)
+    assert set(before) <= {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
+    vocabularies = [json.loads((path / "vocab.json").read_text()) for path in (origin, tmp_path / "out")]
+    assert vocabularies[0] == vocabularies[1]
+    configs = [json.loads((path / "config.json").read_text()) for path in (origin, tmp_path / "out")]
+    for name in ("model_type", "architectures", "d_model", "vocab_size", "decoder_start_token_id", "pad_token_id"):
+        assert configs[0][name] == configs[1][name], name
+    for side in ("source", "target"):
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "out" / f"{side}.spm"))
+        origins = sentencepiece.SentencePieceProcessor(model_file=str(origin / f"{side}.spm"))
+        for text in ["The red house is old.", "Das rote Haus ist alt.", *ODD]:
+            assert pieces.encode(text, out_type=str) == origins.encode(text, out_type=str), text
+
+
+def test_the_papers_sinusoids_become_theirs_by_one_order_of_the_coordinates(tmp_path):
+    """The first layer's queries of a source, in NumPy from the file, are those of the model."""
+    run = translator(attention_bias=True)
+    HuggingFaceExport(run).write(tmp_path)
+    tensors, config = load_file(tmp_path / "model.safetensors"), json.loads((tmp_path / "config.json").read_text())
+    assert config["architectures"] == ["MarianMTModel"] and config["scale_embedding"]
+    ids = run.source_tokenizer.tokenize(["one two three"])[0]
+    width = config["d_model"]
+    rates = np.arange(len(ids))[:, None] / 10_000.0 ** (2 * np.arange(width // 2) / width)
+    inputs = tensors["model.shared.weight"][ids] * width**0.5 + np.concatenate([np.sin(rates), np.cos(rates)], 1)
+    place = "model.encoder.layers.0.self_attn.q_proj"
+    found = inputs @ tensors[f"{place}.weight"].T + tensors[f"{place}.bias"]
+    matrix = np.array(run.model.source_embedding.matrix)[ids]
+    query = run.model.encoder.layers[0].self_attention.query
+    expected = matrix * width**0.5 + reference.sinusoids(len(ids), width)
+    np.testing.assert_allclose(found, expected @ np.array(query.kernel) + np.array(query.bias), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"positions": "rotary", "d_key": 12}, "positions=rotary, pre_norm=False, embedding_norm=False"),
+        ({"positions": "relative", "relative_clip": 4}, "positions=relative"),
+        ({"pre_norm": True}, "positions=sinusoidal, pre_norm=True"),
+        ({"d_key": 11}, "d_key=11"),
+        ({"num_key_value_heads": 1}, "num_key_value_heads=1"),
+        ({"first_position": 2}, "first_position=2"),
+        (
+            {"positions": "sinusoidal_tensor2tensor", "pre_norm": True, "first_position": 1, "tie_embeddings": False},
+            "two matrices of embeddings",
+        ),
+    ],
+)
+def test_what_has_no_home_is_refused_in_one_line_that_names_the_setting(settings, words):
+    with pytest.raises(ExportError, match=words) as caught:
+        HuggingFaceExport(translator(**settings))
+    assert "\n" not in str(caught.value)
+
+
+def test_other_models_and_tokenizers_are_refused(monkeypatch):
+    recurrent = RecurrentNetwork(23, cell="gru", d_model=8)
+    with pytest.raises(ExportError, match="Received: a RecurrentNetwork; export a SavedModel"):
+        class_of(recurrent)
+    with pytest.raises(ExportError, match="train without `protect`"):
+        HuggingFaceExport(translator(tiny.keeping_tokenizer()))
+    two = Translator(tiny.transformer(), tiny.tokenizer(), tiny.spelling_tokenizer(), max_length=31)
+    with pytest.raises(ExportError, match="Received: two tokenizers"):
+        HuggingFaceExport(two)
+    with pytest.raises(ExportError, match="Received: int8"):
+        HuggingFaceExport(translator(), "int8")
+    monkeypatch.setattr(hugging_face.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ExportError, match="pip install torch transformers"):
+        HuggingFaceExport(translator())
