@@ -66,10 +66,8 @@ def check_beam_search(directory):
     translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
     path = export_version(HuggingFaceExport(translator), directory / "trained", sentences=sources())
     found, expected = generated(path, sources()), translator.translate(sources())
-    equal = sum(map(str.__eq__, found, expected))
-    assert equal >= 0.99 * len(LEARNED) and equal > 0, [
-        pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]
-    ]
+    different = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
+    assert len(different) <= 0.01 * len(LEARNED), different
     learned = sum(found == target for found, (_, target) in zip(found, LEARNED, strict=True))
     assert learned >= 0.9 * len(LEARNED)
     print(f"in transformers, a beam of 4: {len(LEARNED) - len(different)} of {len(LEARNED)} equal, {learned} right")

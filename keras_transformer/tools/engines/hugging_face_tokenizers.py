@@ -167,6 +167,8 @@ def fast_tokenizer(proto, table):
         scores = [(each.piece, each.score if each.type == NORMAL else UNLIKELY) for each in pieces]
         model = models.Unigram(scores, int(np.flatnonzero(table.rows == UNK_ID)[0]), byte_fallback=has_bytes)
     made = Tokenizer(model)
+    if proto.trainer_spec.model_type != TrainerSpec.BPE and (begins := beginnings_of_names(pieces)):
+        made.pre_tokenizer = pre_tokenizers.Split(Regex(begins), "isolated")
     steps = []
     if spec.precompiled_charsmap:
         # Their table of characters reads at most five bytes at once. Longer sequences are composed before it.
@@ -175,22 +177,21 @@ def fast_tokenizer(proto, table):
         steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     prefix = [normalizers.Prepend("▁")] if spec.add_dummy_prefix else []
     made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁"), *prefix])
-    if lone := lone_characters(pieces):
-        made.pre_tokenizer = pre_tokenizers.Split(Regex(f"[{lone}]"), "isolated")
     written = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     made.decoder = decoders.Sequence([*written, *([decoders.Strip(" ", 1, 0)] if spec.add_dummy_prefix else [])])
     return made
 
 
-def lone_characters(pieces):
-    """The characters of control pieces that no piece of text has, for a regular expression: str.
+def beginnings_of_names(pieces):
+    """A regular expression for the first characters of the names of control pieces, such as that of "</s>": str.
 
-    A text is divided beside them. Else the text "</s>" would be the end, which is likelier than four unknown characters.
+    A text that has such a name is divided there. Else a unigram model would read the end, because it is likelier than
+    four unknown characters. A character that a piece of text has needs no division.
     """
-    written, others = set(), set()
-    for piece in pieces:
-        (written if piece.type in (NORMAL, USER_DEFINED) else others).update(piece.piece)
-    return "".join(f"\\x{{{ord(char):x}}}" for char in sorted(others - written))
+    known = {char for each in pieces if each.type in (NORMAL, USER_DEFINED) for char in each.piece}
+    names = [each.piece for each in pieces if each.type not in (NORMAL, USER_DEFINED) and each.piece[0] not in known]
+    literal = (["".join(f"\\x{{{ord(char):x}}}" for char in part) for part in (name[0], name[1:])] for name in names)
+    return "|".join(f"{first}(?={rest})" for first, rest in literal)
 
 
 def merges_of(pieces):

@@ -69,10 +69,12 @@ def test_the_fast_tokenizer_divides_and_joins_text_as_sentencepiece(kind, has_by
     table = IdTable(every, oracle.id_to_piece(every.tolist()), np.zeros(len(every)), 0)
     fast = fast_tokenizer(ModelProto.FromString(made.getvalue()), table)
     random = np.random.default_rng(7)
-    mixed = [unicodedata.normalize("NFKC", "".join(random.choice([*"".join(ODD).replace("▁", "")], 23))) for _ in range(101)]
+    mixed = [
+        unicodedata.normalize("NFKC", "".join(random.choice([*"".join(ODD).replace("▁", "")], 23))) for _ in range(101)
+    ]
     for text in [*lines[:50], *ODD, *mixed]:
         assert fused(fast.encode(text).ids) == fused(oracle.encode(text)), text
-    for text in [*lines[:50], "Füße find", "日本語 ộ 한국"]:
+    for text in [*lines[:50], *(["Füße find", "日本語 ộ 한국"] if has_bytes else [])]:
         ids = oracle.encode(text)
         assert fast.decode(ids) == oracle.decode(ids)
 
@@ -111,7 +113,7 @@ def test_an_imported_marian_model_goes_out_as_it_came_in(tmp_path):
     for side in ("source", "target"):
         pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "out" / f"{side}.spm"))
         origins = sentencepiece.SentencePieceProcessor(model_file=str(origin / f"{side}.spm"))
-        for text in ["The red house is old.", "Das rote Haus ist alt.", *ODD]:
+        for text in ["The red house is old.", "Das rote Haus ist alt.", *tiny.ODD_SPELLINGS]:
             assert pieces.encode(text, out_type=str) == origins.encode(text, out_type=str), text
 
 
