@@ -7,6 +7,7 @@ import re
 
 SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 POSITIONS = (*SINUSOIDAL, "learned", "relative", "rotary", "none")
+AUTOREGRESSIONS = ("attention", "ssru")  # of a decoder
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
 LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from keras_transformer.presets import (
     ACTIVATIONS,
+    AUTOREGRESSIONS,
     LENGTH_PENALTIES,
     MOST_HYPOTHESES,
     OPTIMIZERS,
@@ -197,6 +198,10 @@ class ModelSettings:
         help="N: layers of the encoder, and of the decoder unless `num_decoder_layers` is given.")
     num_decoder_layers: int | None = of_transformer(None, COUNT,
         help="Layers of the decoder. By default, `num_layers`. A decoder with fewer layers translates faster.")
+    decoder: Literal[AUTOREGRESSIONS] = of_transformer("attention", help="""
+        How the decoder learns of the tokens before. attention: self-attention, as in the paper (3.1). ssru: a
+        recurrence (Kim et al. 2019) that keeps one vector, not the keys and values of all tokens. A search takes less
+        time and memory. Marian's fast students have it.""")
     d_key: int | None = of_transformer(None, COUNT,
         help="K: width of a head. By default, `d_model` / `num_heads`.",
         rules={

@@ -18,6 +18,7 @@ VARIANTS = [
     {},
     {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1, "num_decoder_layers": 1},
     {"positions": "rotary", "d_key": 10, "attention_bias": True, "activation": "silu"},
+    {"autoregression": "ssru", "positions": "rotary", "d_key": 10},
     {"positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu", "logits_bias": True},
     {"positions": "sinusoidal_halves", "layer_norm_epsilon": 1e-5, "frame": "5/3/7"},
 ]

@@ -176,11 +176,23 @@ def encoder_layer(weights, x, num_heads, residual, mask=True, rotary=False):
     return residual(part(weights, "feed_forward_residual"), x, lambda h: feed_forward(part(weights, "feed_forward"), h))
 
 
+def ssru(weights, x):
+    """The simpler simple recurrent unit (Kim et al. 2019), one position after another. x (B, T, D) -> (B, T, D)."""
+    gate, outputs = part(weights, "gate"), []
+    c = np.zeros_like(x[:, 0])
+    for x_t in np.swapaxes(x, 0, 1):
+        f = sigmoid(x_t @ gate["kernel"] + gate["bias"])
+        c = f * c + (1 - f) * (x_t @ part(weights, "candidate")["kernel"])
+        outputs.append(np.maximum(0, c))
+    return np.stack(outputs, axis=1)
+
+
 def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mask=True, rotary=False):
     """3.1. residual: `post_norm` or `pre_norm`."""
 
     def self_attention(h):
-        return multi_head_attention(part(weights, "self_attention"), h, h, num_heads, mask, rotary)
+        own = part(weights, "self_attention")
+        return ssru(own, h) if "gate/kernel" in own else multi_head_attention(own, h, h, num_heads, mask, rotary)
 
     def cross_attention(h):
         return multi_head_attention(part(weights, "cross_attention"), h, memory, num_heads, source_mask)

@@ -27,7 +27,7 @@ OTHER |= {"vocabulary_size": 503, "character_coverage": 0.983, "nfkc": True, "sh
 OTHER |= {"share_tokenizer": False, "tokenizer": None, "protect": 0.07, "upper_case": 0.11, "title_case": 0.13}
 OTHER |= {"typos": 0.17, "noise": 0.19, "max_length": 61, "init_from": "runs/another", "replay": 0.25}
 OTHER |= {"extend_vocabulary": 47, "d_model": 22, "d_ff": 53, "num_heads": 11, "num_layers": 5}
-OTHER |= {"num_decoder_layers": 3, "d_key": 7, "d_value": 3, "num_key_value_heads": 1, "heads": None}
+OTHER |= {"num_decoder_layers": 3, "decoder": "ssru", "d_key": 7, "d_value": 3, "num_key_value_heads": 1, "heads": None}
 OTHER |= {"positions": "relative", "first_position": 2, "tie_positions": False, "relative_clip": 37}
 OTHER |= {"dropout_rate": 0.37, "attention_dropout_rate": 0.41, "feed_forward_dropout_rate": 0.43}
 OTHER |= {"subword_dropout_rate": 0.47, "pre_norm": True, "frame": "17,5/3/3", "attention_bias": True}
@@ -75,7 +75,7 @@ def test_the_choices_are_those_of_presets_optimizers_layers_and_models():
     types = {field.name: field.type for field in dataclasses.fields(Config)}
     assert get_args(types["preset"]) == tuple(PRESETS) and get_args(types["optimizer"]) == tuple(OPTIMIZERS)
     assert embedding.SINUSOIDAL == SINUSOIDAL and tuple(stacks.ACTIVATIONS) == ACTIVATIONS
-    assert tuple(stacks.POSITIONS) == POSITIONS
+    assert tuple(stacks.POSITIONS) == POSITIONS and stacks.AUTOREGRESSIONS == get_args(types["decoder"])
     assert [name for model in MODELS for name in model.architectures] == [*get_args(types["architecture"])]
 
 
@@ -126,7 +126,8 @@ def test_base_and_big_are_those_of_table_3(name, d_model, d_ff, num_heads, dropo
 
 def arguments_beside_sizes(model_class):
     """Those that are settings; the sizes of vocabularies and of tables follow from the corpus and others."""
-    names = {field.name for field in dataclasses.fields(model_class.shape_class)}
+    renamed = {"autoregression": "decoder"}
+    names = {renamed.get(field.name, field.name) for field in dataclasses.fields(model_class.shape_class)}
     return names - {"vocabulary_size", "target_vocabulary_size", "num_positions", "cell"}
 
 

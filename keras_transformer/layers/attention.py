@@ -210,9 +210,9 @@ class MultiHeadAttention(Layer):
         keys, values = self.project(memory)
         return self.attend(x, keys, values, attention_mask, training=training)
 
-    def empty_cache(self, batch, places=0):
+    def empty_cache(self, batch, places=0, width=1):
         """The keys and values before the first position, two of (B, G, 0, K), or of (B, G, places, K) to write into."""
-        shapes = ((batch, self.num_key_value_heads, places, width) for width in (self.d_key, self.d_value))
+        shapes = ((batch, self.num_key_value_heads, places, each) for each in (self.d_key, self.d_value))
         return tuple(ops.zeros(shape, self.compute_dtype) for shape in shapes)
 
     def step(self, x, position, cache, history=None, add=appended):
@@ -277,7 +277,7 @@ class NoAttention(Layer):
     def call(self, x, memory, attention_mask=None, training=False):
         return self.attend(x)
 
-    def empty_cache(self, batch, places=0):
+    def empty_cache(self, batch, places=0, width=1):
         """Nothing to keep: ()."""
         return ()
 

@@ -19,6 +19,7 @@ from keras_transformer.layers.attention import (
 )
 from keras_transformer.layers.embedding import SINUSOIDAL, LearnedPositions, NoPositions, PositionalEncoding
 from keras_transformer.layers.kernels import EPSILON, Dropout, Layer, LayerNormalization, Linear, check_choice
+from keras_transformer.layers.recurrence import SSRU
 
 # f of a feed-forward network, by the name that a user gives.
 ACTIVATIONS = {
@@ -28,6 +29,8 @@ ACTIVATIONS = {
     "gelu_sigmoid": lambda x: x * ops.sigmoid(1.702 * x),
     "silu": ops.silu,
 }
+# What tells a position of the target about those before it.
+AUTOREGRESSIONS = ("attention", "ssru")
 # The kinds of positions, each with the layer that adds vectors to the embeddings, and the self-attention.
 POSITIONS = {
     **dict.fromkeys(SINUSOIDAL, (PositionalEncoding, MultiHeadAttention)),
@@ -92,9 +95,19 @@ class DecoderShape(Shape):
 
     Args:
         num_cross_heads: heads of the attention to memory; 0 leaves it out. None: H.
+        autoregression: how a position of the target learns of those before it: "attention", the paper's
+            self-attention, or "ssru", see `SSRU`.
+
+    Raises:
+        ValueError: for another `autoregression`.
     """
 
     num_cross_heads: int | None = None
+    autoregression: str = "attention"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("autoregression", self.autoregression, AUTOREGRESSIONS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,12 +263,16 @@ class EncoderLayer(ShapedLayer):
 
     def __init__(self, *numbers, **named):
         super().__init__(*numbers, **named)
-        _, attention_class = POSITIONS[self.positions]
-        self.self_attention = self.make_attention("self_attention", self.num_heads, attention_class)
+        self.self_attention = self.make_self_attention("self_attention")
         self.self_attention_residual = self.make_residual("self_attention_residual")
         widths, rate = (self.d_model, self.d_ff), self.feed_forward_dropout_rate
         self.feed_forward = FeedForward(*widths, rate, self.activation, name="feed_forward", dtype=self.dtype_policy)
         self.feed_forward_residual = self.make_residual("feed_forward_residual")
+
+    def make_self_attention(self, name):
+        """A new self-attention that knows the positions as this layer's should."""
+        _, attention_class = POSITIONS[self.positions]
+        return self.make_attention(name, self.num_heads, attention_class)
 
     def make_attention(self, name, num_heads, attention_class=MultiHeadAttention):
         """A new attention of this layer's width; 0 heads give a `NoAttention` if `d_key` is given."""
@@ -313,6 +330,12 @@ class DecoderLayer(EncoderLayer):
         self.cross_attention = self.make_attention("cross_attention", num_heads)
         self.cross_attention_residual = self.make_residual("cross_attention_residual")
 
+    def make_self_attention(self, name):
+        """A new self-attention, or a new `SSRU` in its place."""
+        if self.autoregression == "ssru":
+            return SSRU(self.d_model, name=name, dtype=self.dtype_policy)
+        return super().make_self_attention(name)
+
     def build(self, x_shape, memory_shape=None):
         super().build(x_shape)
         for layer in (self.cross_attention, self.cross_attention_residual):
@@ -345,13 +368,13 @@ class DecoderLayer(EncoderLayer):
         Args:
             x: (B, W, D), the newest position of every hypothesis: `position`, an int scalar t.
             history: bool (B, 1, W, (t+1)*W): which of the positions read so far belong to the hypothesis.
-            cache: keys and values of the positions before, two of (B, G, t*W, K).
+            cache: keys and values of the positions before, two of (B, G, t*W, K), or c of an `SSRU`, (B, W, D).
             projected_memory: two of (B, G, S, K), from `cross_attention.project`.
             source_mask: bool (B, 1, 1, S).
             add: how the cache takes these positions, `appended` or `written`.
 
         Returns:
-            (B, W, D), and the cache with these positions, two of (B, G, (t+1)*W, K).
+            (B, W, D), and the cache after these positions, two of (B, G, (t+1)*W, K), or (B, W, D).
         """
         h = self.self_attention_residual.enter(x)
         h, cache = self.self_attention.step(h, position, cache, history, add)
@@ -461,9 +484,12 @@ class Decoder(Stack):
         """Every layer's keys and values of memory (B, S, D): N times two of (B, G, S, K)."""
         return tuple(layer.cross_attention.project(memory) for layer in self.layers)
 
-    def empty_cache(self, batch, places=0):
-        """Every layer's keys and values before the first position: N times two of (B, G, places, K)."""
-        return tuple(layer.self_attention.empty_cache(batch, places) for layer in self.layers)
+    def empty_cache(self, batch, places=0, width=1):
+        """What every layer keeps of the positions before, at the first one, of W hypotheses.
+
+        N times two of (B, G, places, K) for self-attention, or N times (B, W, D) for an `SSRU`.
+        """
+        return tuple(layer.self_attention.empty_cache(batch, places, width) for layer in self.layers)
 
     def step(self, x, position, history, cache, projected_memory, source_mask=None, add=appended):
         """One position of W hypotheses per row. See `DecoderLayer.step`; there is a cache for each layer.

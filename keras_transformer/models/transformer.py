@@ -33,6 +33,7 @@ class TransformerShape(Shape):
         embedding_norm: normalise the sum of embedding and position, LN(x + PE); encoder and decoder have one each.
         first_position: number of the first position of sinusoids, 0 in the paper.
         tie_positions: use one table of learned positions for source and target. False gives them one each.
+        autoregression: "attention" (3.1), or "ssru", a recurrence in place of the decoder's self-attention, see `SSRU`.
         guided_alignment: weight of `GuidedAlignment` in training. Above 0, `align` reads the head that this loss
             trains.
         frame: ids of tokens around every text that are part of the model: before the source / after it / before bos,
@@ -56,6 +57,7 @@ class TransformerShape(Shape):
     embedding_norm: bool = False
     first_position: int = 0
     tie_positions: bool = True
+    autoregression: str = "attention"
     guided_alignment: float = 0.0
     frame: str | None = None
 
@@ -80,6 +82,8 @@ class Transformer(SequenceToSequence):
 
     With a room, "history" is bool (B, W, room*W), also for a single hypothesis, and the cache of every layer
     (B, G, room*W, K). Each step writes its W positions into their places.
+
+    With `autoregression` "ssru", "history" is () and "target" has one vector a hypothesis, N times (B, W, D).
 
     With a `frame`, S counts the tokens around the source, too, and memory["text"], bool (B, 1, 1, S - S'), tells which
     of the S - S' positions of `source_ids` have tokens. The cache then starts with the tokens before bos.
@@ -113,6 +117,10 @@ class Transformer(SequenceToSequence):
         self.encoder = Encoder(*for_encoder, shape=shape, name="encoder", dtype=policy)
         self.decoder = Decoder(*for_decoder, shape=shape, name="decoder", dtype=policy)
         super().__init__(shape, policy=policy, name=name)
+
+    @classmethod
+    def from_settings(cls, config, **arguments):
+        return super().from_settings(config, **{"autoregression": config.decoder, **arguments})
 
     def encode(self, source_ids):
         framed_ids = self.source_frame(source_ids)
@@ -148,16 +156,16 @@ class Transformer(SequenceToSequence):
 
     def start(self, memory, width, room=None):
         batch, grows = ops.shape(memory["states"])[0], room is None
-        places = 0 if grows else (room + self.target_frame.width) * width
+        places, has_history = 0 if grows else (room + self.target_frame.width) * width, self.autoregression != "ssru"
         state = {
-            "history": () if grows and width == 1 else ops.zeros((batch, width, places), "bool"),
-            "target": self.decoder.empty_cache(batch, places),
+            "history": ops.zeros((batch, width, places), "bool") if has_history and (width > 1 or not grows) else (),
+            "target": self.decoder.empty_cache(batch, places, width),
             "memory": self.decoder.project(memory["states"]),
             "mask": memory["mask"],
         }
         if not self.target_frame.width:
             return state
-        state = free_to_grow(state) if grows else state
+        state = free_to_grow(state) if grows and has_history else state
         itself = ops.zeros((batch, width), "int32") + ops.arange(width, dtype="int32")
         for position, id in enumerate(self.target_frame.before):
             _, state = self.read(ops.zeros_like(itself) + id, itself, position, state, not grows)
@@ -169,10 +177,13 @@ class Transformer(SequenceToSequence):
 
     def read(self, ids, parents, position, state, has_room=False):
         """As `step`, with the tokens before bos among the positions."""
-        add, history = written if has_room else appended, state["history"]
-        history = () if isinstance(history, tuple) else extended_history(history, parents, position, add)
+        add, history, target = written if has_room else appended, state["history"], state["target"]
+        if self.autoregression == "ssru":
+            target = keras.tree.map_structure(lambda cells: of_parents(cells, parents), target)
+        elif not isinstance(history, tuple):
+            history = extended_history(history, parents, position, add)
         x = self.target_position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
-        x, target = self.decoder.step(x, position, history, state["target"], state["memory"], state["mask"], add)
+        x, target = self.decoder.step(x, position, history, target, state["memory"], state["mask"], add)
         return x, {**state, "history": history, "target": target}
 
     def logits(self, states):
@@ -259,6 +270,11 @@ def rows_after(alignment, target_ids):
     has_token = ops.pad(ops.not_equal(target_ids[:, 1:], PAD_ID), ((0, 0), (0, 1)))  # (B, T)
     later = ops.concatenate([alignment[:, 1:], alignment[:, -1:]], axis=1)
     return ops.where(has_token[..., None], later, alignment)
+
+
+def of_parents(cells, parents):
+    """The vectors (B, W, D) that each hypothesis takes over: those of its parent, of int (B, W)."""
+    return cells if parents.shape[1] == 1 else ops.take_along_axis(cells, parents[..., None], axis=1)
 
 
 def extended_history(history, parents, position=None, add=appended):

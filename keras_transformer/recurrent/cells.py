@@ -1,4 +1,4 @@
-"""The three recurrent cells by their equations, and the loop that runs one over all positions.
+"""The three recurrent cells by their equations.
 
 x is the input at a position, h the state before it, h' the state after it; * multiplies element by element.
 """
@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.kernels import Layer
+from keras_transformer.layers.recurrence import scan
 
 
 class Cell(Layer):
@@ -127,26 +128,6 @@ class GRUCell(Cell):
 
 
 CELLS = {"rnn": SimpleCell, "lstm": LSTMCell, "gru": GRUCell}
-
-
-def scan(advance, state, x):
-    """Runs a recurrence over all positions.
-
-    Args:
-        advance: function (state, x at a position, (B, D)) -> state after it.
-        state: nest of (B, ...) and of scalars, before the first position.
-        x: (B, T, D).
-
-    Returns:
-        the states after every position, the nest with an axis of T: (B, T, ...), and (T,) of a scalar.
-    """
-
-    def body(state, x):
-        state = advance(state, x)
-        return state, state
-
-    _, states = ops.scan(body, state, ops.swapaxes(x, 0, 1))
-    return keras.tree.map_structure(lambda y: ops.swapaxes(y, 0, 1) if len(y.shape) > 1 else y, states)
 
 
 def run(cell, x, state):

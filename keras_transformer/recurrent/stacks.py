@@ -6,9 +6,10 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.kernels import check_choice
+from keras_transformer.layers.recurrence import scan
 from keras_transformer.layers.stacks import ShapedLayer
 from keras_transformer.recurrent.attention import SCORES, FixedContext, RecurrentAttention
-from keras_transformer.recurrent.cells import CELLS, run, scan
+from keras_transformer.recurrent.cells import CELLS, run
 
 
 def take_rows(x, positions):

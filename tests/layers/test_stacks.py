@@ -136,7 +136,7 @@ def test_every_dropout_rate_of_an_encoder_counts_in_training_only(rate):
 
 class TestDecoderLayerContract(LayerContract):
     layer_class = DecoderLayer
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_cross_heads": H}
+    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_cross_heads": H, "autoregression": "attention"}
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "11TT", "source_mask": "B11S"}
     output = "BTD"
     weight_count = VARIANT_DECODER_LAYER_WEIGHTS
@@ -145,7 +145,7 @@ class TestDecoderLayerContract(LayerContract):
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
     arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": 1}
-    arguments |= {"heads": [[H, H]], "num_cross_heads": H, "guided_alignment": 0.1}
+    arguments |= {"heads": [[H, H]], "num_cross_heads": H, "guided_alignment": 0.1, "autoregression": "attention"}
     inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
     output = "BTD"
     weight_count = VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS

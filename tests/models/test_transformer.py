@@ -61,6 +61,15 @@ class TestMBartContract(TransformerContract):
     arguments = {**SHALLOW, **MBART, "pre_norm": True}
 
 
+class TestRecurrentDecoderContract(TransformerContract):
+    arguments = {**SHALLOW, "autoregression": "ssru", "positions": "rotary", "d_key": 2 * 5, "num_decoder_layers": 2}
+
+
+@pytest.mark.slow
+class TestRecurrentDecoderAndFrameContract(TransformerContract):
+    arguments = {**SHALLOW, "autoregression": "ssru", "frame": "5,7/3/11,13", "pre_norm": True}
+
+
 class TestFrameContract(TransformerContract):
     """All methods count positions as if there were no tokens around the texts."""
 
@@ -123,6 +132,8 @@ VOCABULARIES = [
         (PRE, {"embedding_norm": True, "positions": "rotary", "d_key": 10, "attention_bias": True}),
         (POST, {"positions": "learned", "num_positions": 5, "scale_embeddings": False, "tie_positions": False}),
         (PRE, {"num_key_value_heads": 1, "d_value": 11, "attention_bias": True, "layer_norm_epsilon": 0.1}),
+        (POST, {"autoregression": "ssru"}),
+        (PRE, {"autoregression": "ssru", "num_decoder_layers": 3, "positions": "rotary", "d_key": 10}),
     ],
     ids=lambda value: value.__name__ if callable(value) else str(value),
 )
@@ -224,6 +235,14 @@ def test_memory_is_not_copied_for_each_hypothesis_and_the_cache_grows_by_one_pos
         assert state["history"] == (B, W, positions * W)
         assert state["mask"] == (B, 1, 1, S)
     assert model.start(memory, 1)["history"] == ()  # a single hypothesis needs none
+
+
+def test_a_recurrent_decoder_keeps_one_float32_vector_a_hypothesis():
+    model, parents = transformer(autoregression="ssru", dtype="mixed_bfloat16"), random_parents(W)
+    start = model.start(model.encode(batch()["source_ids"]), W)
+    state = step_by_step(model, parents + 3, parents, start)[1]
+    assert shapes(state["target"]) == shapes(start["target"]) == ((B, W, D),) * N and state["history"] == ()
+    assert {cells.dtype.name for cells in state["target"]} == {"float32"}
 
 
 def test_a_hypothesis_inherits_the_history_of_its_parent_and_adds_itself():

@@ -66,6 +66,8 @@ class CTranslate2Export:
             )
         if translator.model.heads:
             raise ExportError("CTranslate2 needs equally many heads in all attentions: export a SavedModel")
+        if translator.model.autoregression == "ssru":
+            raise ExportError("CTranslate2 has no SSRU. Received: decoder=ssru; export a SavedModel")
         attention = translator.model.decoder.layers[0].self_attention
         if attention.d_value != attention.d_key:
             widths = f"d_key={attention.d_key}, d_value={attention.d_value}"

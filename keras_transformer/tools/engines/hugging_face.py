@@ -203,6 +203,7 @@ def class_of(model):
         f"positions={shape.positions}, pre_norm={shape.pre_norm}, embedding_norm={shape.embedding_norm}": (
             shape.positions not in positions
         ),
+        "decoder=ssru": shape.autoregression == "ssru",
         f"heads={shape.heads}": shape.heads is not None,
         f"d_key={shape.d_key}": key * shape.num_heads != shape.d_model,
         f"d_value={shape.d_value}": values not in (None, key),

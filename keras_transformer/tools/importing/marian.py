@@ -32,6 +32,7 @@ LAYERS = {
     "feed_forward": "ffn",
 }
 LINEAR = {"query": "q", "key": "k", "value": "v", "output": "o", "inner": "1", "outer": "2"}
+LINEAR |= {"candidate": "", "gate": "f"}  # of an SSRU
 PARTS = {"kernel": "W", "bias": "b", "gamma": "scale", "beta": "bias"}
 MATRICES = {
     "embedding/matrix": ("Wemb",),
@@ -43,7 +44,6 @@ EXACT_GELU = (1, 12, 3)  # the first Marian with x Phi(x); before, its gelu is x
 # Settings in special:model.yml that a model here must have; other values are refused.
 NEEDED = {
     "type": "transformer",
-    "transformer-decoder-autoreg": "self-attention",
     "transformer-ffn-depth": 2,
     "transformer-decoder-ffn-depth": 0,
     "transformer-no-projection": False,
@@ -62,6 +62,7 @@ NEEDED = {
 }
 KNOWN = re.compile(
     r"(en|de)coder_l\d+_((self|context)_([Wb][qkvo]|Wo_ln_(scale|bias)(_pre)?)|ffn_([Wb][12]|ffn_ln_(scale|bias)(_pre)?))"
+    r"|decoder_l\d+_rnn_(Wf?|bf|(ffn_)?ln_(scale|bias)(_pre)?)"
     r"|(en|de)coder_(top|emb)_ln_(scale|bias)(_pre)?|((en|de)coder_)?Wemb|decoder_ff_logit_out_[Wb]|special:model.yml"
 )
 # What is done around the parts of a layer, and behind the stack: n normalises, a adds, d (left out) drops out.
@@ -191,12 +192,29 @@ def settings_of(model):
         "num_decoder_layers": model["dec-depth"],
         "activation": "gelu_sigmoid" if is_old_gelu else ACTIVATIONS[activation],
         "positions": "sinusoidal_tensor2tensor",
+        "decoder": decoder_of(model),
         **norms_of(model),
         "attention_bias": True,
         "logits_bias": True,
         "layer_norm_epsilon": 1e-6,
         "tie_embeddings": bool(model.get("tied-embeddings-all") or model.get("tied-embeddings")),
     }
+
+
+def decoder_of(model):
+    """What a decoder of Marian has for its self-attention: "attention" or "ssru". Raises ImportedModelError."""
+    kind = model.get("transformer-decoder-autoreg", "self-attention")
+    if kind == "self-attention":
+        return "attention"
+    needed = {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "layer-normalization": False}
+    needed |= {"transformer-rnn-projection": False}
+    for setting, value in needed.items():
+        if model.get(setting) not in (value, None):
+            raise ImportedModelError(
+                f"the decoder must have self-attention, or be of SSRU without more: {setting} {value}. "
+                f"Received: {setting}: {model[setting]}"
+            )
+    return "ssru"
 
 
 def norms_of(model):
@@ -266,7 +284,8 @@ class Weights:
         if path in MATRICES:
             return self.first_of(MATRICES[path])
         name = their_name(path)
-        array = self.first_of([name, f"{name}_pre"])  # a norm before its part has this name
+        in_ssru = [name.replace("_self_Wo", part) for part in ("_rnn_ffn", "_rnn")]
+        array = self.first_of([each for start in (name, *in_ssru) for each in (start, f"{start}_pre")])
         return array if path.endswith("kernel") else array.reshape(-1)
 
     def first_of(self, names):
@@ -284,7 +303,9 @@ def their_name(path):
         place, *_, part = path.split("/")  # encoder/norm/gamma, source_positions/norm/gamma
         side = "encoder" if place in ("encoder", "source_positions") else "decoder"
         return f"{side}_{'top' if place == side else 'emb'}_ln_{PARTS[part]}"
-    start, rest = f"{layer[1]}_l{int(layer[2]) + 1}_{LAYERS[layer[3]]}", layer[4].split("/")
+    rest = layer[4].split("/")
+    kind = "rnn" if rest[-2] in ("candidate", "gate") else LAYERS[layer[3]]
+    start = f"{layer[1]}_l{int(layer[2]) + 1}_{kind}"
     if rest[0] == "_residual":
         return f"{start}_{'ffn' if start.endswith('ffn') else 'Wo'}_ln_{PARTS[rest[-1]]}"
     return f"{start}_{PARTS[rest[-1]]}{LINEAR[rest[-2]]}"

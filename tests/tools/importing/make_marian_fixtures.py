@@ -53,6 +53,14 @@ MODELS = {
         "transformer_postprocess": "da",
         "transformer_postprocess_top": "n",
     },
+    "marian_ssru": {
+        "spm": True,
+        "tied_embeddings_all": True,
+        "transformer_ffn_activation": "relu",
+        "transformer_postprocess": "dan",
+        "transformer_decoder_autoreg": "rnn",
+        "dec_cell": "ssru",
+    },
 }
 IDS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
 
