@@ -176,6 +176,11 @@ class CorpusSettings:
             "cannot extend one vocabulary of two tokenizers":
                 lambda c: c.extend_vocabulary is None or c.share_vocabulary == c.has_one_tokenizer,
         })
+    lora_rank: int | None = setting(None, COUNT, only_with=OF_TRANSFORMER, needs="init_from",
+        excludes={"extend_vocabulary": "whose new vectors must be trained"}, help="""
+        R: train adapters alone, a product of two matrices of the widths D x R and R x D beside each matrix of the
+        attentions and feed-forward networks (LoRA, Hu et al. 2021). All weights of `init_from` stay. This takes less
+        memory, and the finished model has the size that it had.""")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ OTHER |= {"sampling_temperature": 1.0, "source_lang": "no", "target_lang": "null
 OTHER |= {"vocabulary_size": 503, "character_coverage": 0.983, "nfkc": True, "share_vocabulary": False}
 OTHER |= {"share_tokenizer": False, "tokenizer": None, "protect": 0.07, "upper_case": 0.11, "title_case": 0.13}
 OTHER |= {"typos": 0.17, "noise": 0.19, "max_length": 61, "init_from": "runs/another", "replay": 0.25}
-OTHER |= {"extend_vocabulary": 47, "d_model": 22, "d_ff": 53, "num_heads": 11, "num_layers": 5}
+OTHER |= {"extend_vocabulary": 47, "lora_rank": None, "d_model": 22, "d_ff": 53, "num_heads": 11, "num_layers": 5}
 OTHER |= {"num_decoder_layers": 3, "decoder": "ssru", "d_key": 7, "d_value": 3, "num_key_value_heads": 1, "heads": None}
 OTHER |= {"positions": "relative", "first_position": 2, "tie_positions": False, "relative_clip": 37}
 OTHER |= {"dropout_rate": 0.37, "attention_dropout_rate": 0.41, "feed_forward_dropout_rate": 0.43}
@@ -44,7 +44,12 @@ OTHER |= {"tokenize": "none", "validation_sentences": 19, "score_test": False, "
 OTHER |= {"strategy": "multi_worker"}
 OTHER |= {"workers": "train-{0..2}:2222", "precision": "bfloat16", "beam_size": 13, "length_penalty": 1.3}
 OTHER |= {"split_sentences": False}
-SAME = ["sampling_temperature", "tokenizer", "heads"]  # another value does not go with the values of others
+SAME = [
+    "sampling_temperature",
+    "tokenizer",
+    "lora_rank",
+    "heads",
+]  # another value does not go with the values of others
 
 
 def test_the_other_values_are_other():
@@ -136,7 +141,9 @@ def test_every_argument_of_a_model_is_a_setting_and_one_of_one_model_only_has_no
     assert {"d_model", "num_layers", "pre_norm", "tie_embeddings"} <= transformer | recurrent <= OTHER.keys()
     needs = {name: setting.only_with for name, setting in SETTINGS.items()}
     of = {name: need["architecture"] for name, need in needs.items() if "architecture" in need}
-    assert {name for name, models in of.items() if models == ("transformer",)} == transformer - recurrent
+    assert {name for name, models in of.items() if models == ("transformer",)} == transformer - recurrent | {
+        "lora_rank"
+    }
     assert {name for name, models in of.items() if models == ("rnn", "lstm", "gru")} == recurrent - transformer
 
 

@@ -16,6 +16,13 @@ from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import load_tokenizers
+from keras_transformer.training.adapters import (
+    add_adapters,
+    frozen_weights,
+    merged_weights,
+    trained_variables,
+    trained_weights,
+)
 from keras_transformer.training.run_directory import epoch_number
 from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
@@ -122,8 +129,14 @@ def load_each(paths, variables):
         raise CheckpointError(f"no weights can be read {where}: go on with more `epochs`, which writes new ones")
 
 
-def average_variables(paths, variables):
-    """Assigns the mean of several files of `save_variables` to the variables, summed in float64.
+def average_variables(paths, variables, results=None, values=None):
+    """Assigns the mean of several files of `save_variables`, summed in float64.
+
+    Args:
+        paths: of the files.
+        variables: the variables that are in the files, and get their values.
+        results: the variables that get the mean; by default `variables`.
+        values: function that gives the arrays of `results` when a file is loaded; by default the values of `variables`.
 
     Returns:
         list of the paths that could be read.
@@ -131,12 +144,13 @@ def average_variables(paths, variables):
     Raises:
         CheckpointError: as `load_each`.
     """
-    sums, read = [np.zeros(variable.shape, np.float64) for variable in variables], []
+    results = variables if results is None else results
+    sums, read = [np.zeros(variable.shape, np.float64) for variable in results], []
     for path in load_each(paths, variables):
         read.append(path)
-        for total, variable in zip(sums, variables, strict=True):
-            total += keras.ops.convert_to_numpy(variable)
-    for total, variable in zip(sums, variables, strict=True):
+        for total, value in zip(sums, values() if values else variables, strict=True):
+            total += keras.ops.convert_to_numpy(value)
+    for total, variable in zip(sums, results, strict=True):
         variable.assign(total / len(read))
     return read
 
@@ -175,18 +189,31 @@ def load_network(run, checkpoint="average"):
         return load_model(run.model), [run.model]
     if not run.architecture.exists() or not run.has_checkpoint():
         raise CheckpointError(f"no weights in {run.path} yet: training first saves some after `save_minutes`")
-    network = keras.saving.deserialize_keras_object(json.loads(run.architecture.read_text(encoding="utf-8")))
+    network = trained = read_architecture(run)
     config = Config.load(run.config)
+    if config.lora_rank:
+        trained = read_architecture(run)
+        add_adapters(trained, config.lora_rank)
+        load_variables(run.frozen, frozen_weights(trained))
     if checkpoint == "average" and run.epochs():
-        return network, average_epochs(run, network, config)
+        return network, average_epochs(run, network, config, trained)
     if checkpoint == "average":
         log.info("no epoch has ended yet: the weights are those of the newest checkpoint")
     if checkpoint in ("average", "last"):
-        return network, [next(load_each([run.last, run.previous], network.variables))]
-    return network, [next(load_each([_weights_after(run, checkpoint)], network.weights))]
+        path = next(load_each([run.last, run.previous], trained_variables(trained)))
+    else:
+        path = next(load_each([_weights_after(run, checkpoint)], trained_weights(trained)))
+    for weight, values in zip(network.weights, merged_weights(trained), strict=True):
+        weight.assign(values)
+    return network, [path]
 
 
-def average_epochs(run, network, config):
+def read_architecture(run):
+    """The model that `keep_architecture` has described, with random weights."""
+    return keras.saving.deserialize_keras_object(json.loads(run.architecture.read_text(encoding="utf-8")))
+
+
+def average_epochs(run, network, config, trained):
     """Assigns the weights with which training ends, or would end if it ended now.
 
     They are the average of the last epochs; with `patience`, of the epochs around the best one; with `ema_decay`,
@@ -196,6 +223,7 @@ def average_epochs(run, network, config):
         run: `RunDirectory`.
         network: `SequenceToSequence`.
         config: `Config` of the run.
+        trained: the model that reads the files: `network`, or an equal one with adapters.
 
     Returns:
         list of the paths that could be read.
@@ -204,9 +232,11 @@ def average_epochs(run, network, config):
         CheckpointError: if the weights of no epoch can be read.
     """
     if config.ema_decay is not None:
-        return [next(load_each(reversed(run.epochs()), network.weights))]
-    best = read_progress(run)["best_epoch"] if config.patience else None
-    return average_variables(run.epochs_to_average(config.average_epochs, best), network.weights)
+        paths = [next(load_each(reversed(run.epochs()), trained_weights(trained)))]
+    else:
+        best = read_progress(run)["best_epoch"] if config.patience else None
+        paths = run.epochs_to_average(config.average_epochs, best)
+    return average_variables(paths, trained_weights(trained), network.weights, lambda: merged_weights(trained))
 
 
 def _weights_after(run, checkpoint):

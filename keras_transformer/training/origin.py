@@ -12,6 +12,7 @@ from keras_transformer.config import Config, settings_of_model
 from keras_transformer.errors import ConfigError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
+from keras_transformer.training.adapters import own_weights
 
 SPACE = "\u2581"  # "▁", which stands for a space in a piece
 
@@ -61,7 +62,8 @@ class Origin:
         for path, pieces in zip(tokenizer_files, added, strict=True):
             if pieces is None:
                 raise ConfigError(f"{path} is not {self.path / path.name}, with which the first weights were trained")
-        for weight, start in zip(network.weights, load_model(self.path / "model.keras").weights, strict=True):
+        starts = load_model(self.path / "model.keras").weights
+        for weight, start in zip(own_weights(network), starts, strict=True):
             rows = ops.convert_to_numpy(start)
             if weight.shape != start.shape:
                 side = 0 if "source_embedding" in weight.path else -1

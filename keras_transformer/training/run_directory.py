@@ -32,6 +32,7 @@ class RunDirectory:
         model.json               what the model is made of, without weights
         checkpoints/last.npz     everything that resuming needs: weights, optimizer, dropout seeds, progress
         checkpoints/previous.npz the checkpoint before last.npz
+        checkpoints/frozen.npz   the weights that training does not change (`lora_rank`)
         checkpoints/best.npz     the weights that validated best
         checkpoints/epoch_N.npz  the weights after the last few epochs, to be averaged
         model.keras              the finished model: their average; removed when the run goes on
@@ -57,6 +58,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.last = self.checkpoints / "last.npz"
         self.previous = self.checkpoints / "previous.npz"
+        self.frozen = self.checkpoints / "frozen.npz"
         self.best = self.checkpoints / "best.npz"
         self.architecture = self.path / "model.json"
         self.model = self.path / "model.keras"

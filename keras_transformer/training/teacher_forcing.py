@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.pipeline import is_endless
 from keras_transformer.private_api import AlwaysBuilt
+from keras_transformer.training.adapters import trained_variables
 from keras_transformer.training.losses import TokenLoss, get_loss, real_tokens, sum_weights
 from keras_transformer.training.updates import Updates
 
@@ -205,8 +206,8 @@ class TeacherForcing(AlwaysBuilt):
 
     @property
     def resumable_variables(self):
-        """All variables that a run resumes from: weights, dropout seeds, and those of the updates."""
-        return [*self.network.variables, *self.own_seeds, *self.updates.resumable_variables]
+        """All variables that a run resumes from: trained weights, dropout seeds, and those of the updates."""
+        return [*trained_variables(self.network), *self.own_seeds, *self.updates.resumable_variables]
 
     def call(self, inputs, training=False):
         return self.network(inputs, training=training)

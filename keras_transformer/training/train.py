@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import math
 import random
 from dataclasses import replace
 
@@ -19,7 +20,14 @@ from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
 from keras_transformer.process import divide_cores, find_tool, random_as_before, share_cores
-from keras_transformer.training.checkpoints import keep_architecture, load_last, load_network
+from keras_transformer.training.adapters import add_adapters, frozen_weights, own_weights, trained_weights
+from keras_transformer.training.checkpoints import (
+    keep_architecture,
+    load_last,
+    load_network,
+    load_variables,
+    save_variables,
+)
 from keras_transformer.training.decide import (
     POLICIES,
     Begun,
@@ -89,8 +97,9 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
                 check_memory(config, data, strategy)
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, plan)
-            parameters = trainer.network.count_params()
-            log.info("model       %s parameters, %s, %s", f"{parameters:,}", config.preset, POLICIES[config.precision])
+            log.info(
+                "model       %s, %s, %s", counted_weights(trainer.network), config.preset, POLICIES[config.precision]
+            )
             progress = restore(config, run, trainer, plan)
             group.check_equal(run, decided, data.corpus, progress.step)
             run.keep_settings(asked)
@@ -181,7 +190,17 @@ def make_network(config, data, policy):
     if not config.share_vocabulary:
         sizes["target_vocabulary_size"] = data.target_tokenizer.vocabulary_size
     model_class = next(model for model in MODELS if config.architecture in model.architectures)
-    return model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
+    network = model_class.from_settings(config, **sizes, dtype=policy, name=config.architecture)
+    if config.lora_rank:
+        add_adapters(network, config.lora_rank)
+    return network
+
+
+def counted_weights(network):
+    """The numbers in the weights of a model, in words, and how many of them are trained if some are not."""
+    numbers = sum(math.prod(weight.shape) for weight in own_weights(network))
+    trained = sum(math.prod(weight.shape) for weight in trained_weights(network))
+    return f"{numbers:,} parameters" + (f", {trained:,} of its adapters are trained" if frozen_weights(network) else "")
 
 
 def outline(config, data):
@@ -217,10 +236,15 @@ def restore(config, run, trainer, plan):
     Raises:
         CheckpointError: if the checkpoints cannot be used, or the run has lost its decisions.
     """
+    frozen = frozen_weights(trainer.network)
     if not run.has_checkpoint():
         if origin := open_origin(config, run):
             origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
+        if frozen:
+            save_variables(run.frozen, frozen)
         return Progress()
+    if frozen:
+        load_variables(run.frozen, frozen)
     saved = load_last(run, trainer.resumable_variables)
     if saved.get("has_decisions") and not run.decided.exists():
         raise CheckpointError(f"checkpoints without their {run.decided}: put it back, or choose another `model_dir`")

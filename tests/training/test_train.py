@@ -25,6 +25,8 @@ from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer, with_eos
 from keras_transformer.training import train as module
 from keras_transformer.training import validation, watchers
+from keras_transformer.training.adapters import merged_weights
+from keras_transformer.training.checkpoints import load_network
 from keras_transformer.training.decide import Plan
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import build_trainer
@@ -363,6 +365,32 @@ def test_a_run_can_start_from_weights_and_tokenizer_of_another_and_then_needs_it
     shutil.rmtree(origin.path)
     train(again(config, run.path, **started, max_steps=2))
     assert progress_of(run)["step"] == 2
+
+
+def test_adapters_alone_are_trained_and_resumed_to_the_bit_and_the_finished_model_has_them_inside(
+    copy_of_finished, tmp_path
+):
+    origin, config = copy_of_finished
+    how = {"init_from": str(origin.path), "vocabulary_size": 997, "dropout_rate": 0.1, "lora_rank": 2}
+    config = again(config, tmp_path / "run", **how, average_epochs=1)
+    run, stopped = RunDirectory(config.model_dir), RunDirectory(tmp_path / "stopped")
+    trainer, _, printed = train(config)
+    assert "of its adapters are trained" in printed
+    for old, new in zip(load_model(origin.model).weights, load_model(run.model).weights, strict=True):
+        change = np.array(new) - np.array(old)
+        is_adapted = old.path.endswith("kernel")
+        assert np.linalg.matrix_rank(change, tol=1e-5) == 2 if is_adapted else not change.any(), old.path
+    for checkpoint in ("last", "2"):
+        network, _ = load_network(run, checkpoint)
+        assert_weights(network, merged_weights(trainer.network), tolerance=1e-6)
+    assert load_network(run, "best")[1] == [run.best]
+    assert run.last.stat().st_size < run.frozen.stat().st_size and run.best.stat().st_size < run.last.stat().st_size
+
+    config = again(config, stopped.path)
+    train(config, before_fit=functools.partial(interrupt_after, 3))
+    shutil.rmtree(origin.path)
+    train(config)
+    assert_same_state(stopped, run)
 
 
 def sizes(source, target=None):

@@ -39,12 +39,13 @@ def assert_equal(found, expected):
     ("model", "how"),
     [
         (lambda: tiny.transformer(positions="rotary", d_key=6), {}),
+        pytest.param(lambda: tiny.transformer(autoregression="ssru"), {}, marks=pytest.mark.slow),
         pytest.param(tiny.trained_transformer, {}, marks=pytest.mark.slow),
         pytest.param(lambda: tiny.transformer(frame="3/4/5"), {"beam_size": 1}, marks=pytest.mark.slow),
         pytest.param(several, {"tokenizer": tiny.keeping_tokenizer, "protect": True}, marks=pytest.mark.slow),
         pytest.param(recurrent, {}, marks=pytest.mark.slow),
     ],
-    ids=["rotary", "trained", "greedy", "ensemble", "recurrent"],
+    ids=["rotary", "ssru", "trained", "greedy", "ensemble", "recurrent"],
 )
 def test_programs_translate_as_ops_do_in_every_size_and_past_it(model, how):
     how = {"beam_size": 3, "batch_size": 4, "extra_length": 9, **how}

@@ -69,13 +69,16 @@ def estimate(config, data, strategy, network):
     """
     on_gpu, replicas = bool(tf.config.list_physical_devices("GPU")), strategy.num_replicas_in_sync
     sharing = 1 if on_gpu or replicas == 1 else len(strategy.extended.worker_devices)  # replicas in one memory
-    copies = FLOAT32 * network.count_params() * sharing
+    copies, changed = (
+        FLOAT32 * sharing * sum(math.prod(weight.shape) for weight in weights)
+        for weights in (network.weights, network.trainable_weights)
+    )
     rows, source, target = max(batch_shapes(data.train, config.batch_tokens), key=_size_of(config.d_model))
     policy = POLICIES[config.precision if on_gpu else "float32"]  # CPUs compute in float32
     return Memory(
-        weights=copies * (1 if config.ema_decay is None else 2),
-        optimizer=copies * SLOTS.get(config.optimizer, 2),
-        gradients=copies * (1 if config.accumulate_steps == 1 else 2),
+        weights=copies + (0 if config.ema_decay is None else changed),
+        optimizer=changed * SLOTS.get(config.optimizer, 2),
+        gradients=changed * (1 if config.accumulate_steps == 1 else 2),
         activations=sharing * count_activations(config, data, -(-rows // replicas), source, target, policy),
     )
 

@@ -284,7 +284,7 @@ class Workers:
         shared = RunDirectory(config.model_dir)
         tokenizers = shared.tokenizer_files(config.has_one_tokenizer)
         decided = (shared.config, shared.decided, shared.corpus, shared.tags, shared.full_stops)
-        for path in (*decided, *tokenizers, shared.last, shared.previous):
+        for path in (*decided, *tokenizers, shared.last, shared.previous, shared.frozen):
             if path.exists():
                 own = run.path / path.relative_to(shared.path)
                 own.parent.mkdir(parents=True, exist_ok=True)
