@@ -97,9 +97,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
                 check_memory(config, data, strategy)
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, plan)
-            log.info(
-                "model       %s, %s, %s", counted_weights(trainer.network), config.preset, POLICIES[config.precision]
-            )
+            log.info("model       %s", describe_model(trainer.network, config))
             progress = restore(config, run, trainer, plan)
             group.check_equal(run, decided, data.corpus, progress.step)
             run.keep_settings(asked)
@@ -196,11 +194,14 @@ def make_network(config, data, policy):
     return network
 
 
-def counted_weights(network):
-    """The numbers in the weights of a model, in words, and how many of them are trained if some are not."""
-    numbers = sum(math.prod(weight.shape) for weight in own_weights(network))
-    trained = sum(math.prod(weight.shape) for weight in trained_weights(network))
-    return f"{numbers:,} parameters" + (f", {trained:,} of its adapters are trained" if frozen_weights(network) else "")
+def describe_model(network, config):
+    """A line for people: the numbers in the weights, those of adapters if they alone are trained, and the precision."""
+    numbers, trained = (
+        sum(math.prod(weight.shape) for weight in weights)
+        for weights in (own_weights(network), trained_weights(network))
+    )
+    adapters = f", {trained:,} of its adapters are trained" if config.lora_rank else ""
+    return f"{numbers:,} parameters{adapters}, {config.preset}, {POLICIES[config.precision]}"
 
 
 def outline(config, data):
