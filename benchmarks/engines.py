@@ -5,7 +5,8 @@
 
 Every run is exported for both engines in float32, with a beam of 4. One process asks them in turn, round by round, with
 one thread. Each figure is the median over the rounds of a ratio to CTranslate2 with the weights of the first run, so it
-means something on a busy machine, too. A batch has a ratio of rates, so more is better.
+means something on a busy machine, too. CTranslate2 does not run `--decoder ssru`, so such a run has its SavedModel
+alone, and must not be the first. A batch has a ratio of rates, so more is better.
 
 `--compile` adds the compiled SavedModel of every run (`export.py --compile true`).
 
@@ -50,9 +51,10 @@ def load_engines(model_dirs, tokens, is_compiled):
     for model_dir in model_dirs:
         translator, name = Run(model_dir).translator(beam_size=BEAM_SIZE), Path(model_dir).name
         with tempfile.TemporaryDirectory() as directory:
-            export = CTranslate2Export(translator)
-            path = export_to(directory, "CTranslate2", export)
-            engines[f"CTranslate2 of {name}"] = load_ctranslate2(path, BEAM_SIZE, tag_of(export), 1, steps)
+            if translator.model.autoregression == "attention":
+                export = CTranslate2Export(translator)
+                path = export_to(directory, "CTranslate2", export)
+                engines[f"CTranslate2 of {name}"] = load_ctranslate2(path, BEAM_SIZE, tag_of(export), 1, steps)
             path = export_to(directory, "SavedModel", SavedModelExport(translator))
             engines[f"SavedModel of {name}"] = load_saved_model(path, steps)
             if is_compiled:

@@ -179,7 +179,7 @@ class Transformer(SequenceToSequence):
         """As `step`, with the tokens before bos among the positions."""
         add, history, target = written if has_room else appended, state["history"], state["target"]
         if self.autoregression == "ssru":
-            target = keras.tree.map_structure(lambda cells: of_parents(cells, parents), target)
+            target = of_parents(target, parents)
         elif not isinstance(history, tuple):
             history = extended_history(history, parents, position, add)
         x = self.target_position_layer.at(self.target_embedding(ids), position)  # (B, W, D)
@@ -272,9 +272,17 @@ def rows_after(alignment, target_ids):
     return ops.where(has_token[..., None], later, alignment)
 
 
-def of_parents(cells, parents):
-    """The vectors (B, W, D) that each hypothesis takes over: those of its parent, of int (B, W)."""
-    return cells if parents.shape[1] == 1 else ops.take_along_axis(cells, parents[..., None], axis=1)
+def of_parents(nest, parents):
+    """What each hypothesis takes over, of a nest of vectors (B, W, D): those of its parent, of int (B, W)."""
+    width = parents.shape[1]
+    if width == 1:
+        return nest
+    rows = parents + width * ops.arange(ops.shape(parents)[0], dtype="int32")[:, None]  # of (B * W, D)
+
+    def chosen(vectors):
+        return ops.take(ops.reshape(vectors, (-1, vectors.shape[2])), rows, axis=0)
+
+    return keras.tree.map_structure(chosen, nest)
 
 
 def extended_history(history, parents, position=None, add=appended):
