@@ -170,7 +170,8 @@ def test_a_language_that_the_files_contradict_is_refused(model, tmp_path):
 
 def test_a_setting_of_marian_that_has_no_equal_is_named(tmp_path):
     for old, new, words in (
-        ("autoreg: self-attention", "autoreg: rnn", "transformer-decoder-autoreg self-attention. Received: "),
+        ("autoreg: self-attention", "autoreg: rnn", "dec-cell ssru. Received: dec-cell: gru"),
+        ("autoreg: self-attention", "autoreg: average-attention", "transformer-decoder-autoreg: average-attention"),
         ("activation: swish", "activation: selu", "transformer-ffn-activation must be one of relu, swish, gelu"),
         ("postprocess: dan", "postprocess: da", "transformer-postprocess: 'a'"),
         ('preprocess: ""', "preprocess: n", "transformer-preprocess: 'n'"),
