@@ -3,6 +3,7 @@
 Needs torch and transformers beside the packages of the project, which PYTHONPATH may name.
 
 python -m tests.on_transformers
+python -m tests.on_transformers RUN FILE  # of a run of your own, on the first 200 lines of a file
 """
 
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
+from keras_transformer.runs import Run
 from keras_transformer.tools.engines.hugging_face import HuggingFaceExport
 from keras_transformer.tools.importing import import_model
 from keras_transformer.translation.translator import Translator
@@ -23,30 +25,31 @@ from tests import tiny
 FIXTURES = Path(__file__).parent / "tools" / "importing"
 LEARNED = tiny.learned_pairs()
 BIASED = {"attention_bias": True, "num_decoder_layers": 2}
+PRE_NORM = {**BIASED, "pre_norm": True}
 VARIANTS = {
     "the paper's": {**BIASED, "tie_embeddings": False, "activation": "gelu_sigmoid"},
-    "M2M-100's": {**BIASED, "positions": "sinusoidal_tensor2tensor", "first_position": 1, "pre_norm": True},
-    "mBART's": {
-        **{**BIASED, "positions": "learned", "num_positions": 7, "tie_positions": False, "embedding_norm": True},
-        **{
-            "pre_norm": True,
-            "logits_bias": True,
-            "frame": "/3,5/",
-            "scale_embeddings": False,
-            "activation": "gelu_tanh",
-        },
-    },
+    "M2M-100's": {**PRE_NORM, "positions": "sinusoidal_tensor2tensor", "first_position": 1},
+    "mBART's": {**PRE_NORM, "positions": "learned", "num_positions": 7, "tie_positions": False, "embedding_norm": True},
 }
+VARIANTS["mBART's"] |= {"logits_bias": True, "frame": "/3,5/", "scale_embeddings": False, "activation": "gelu_tanh"}
 
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
         os.environ.setdefault("SHARED_BY_TESTS", directory)
+        if sys.argv[1:]:
+            run, file = sys.argv[1:]
+            texts = Path(file).read_text("utf-8").splitlines()[:200]
+            check_beam_search(Path(directory), Run(run).translator(length_penalty=0.0, split_sentences=False), texts)
+            return
         for name, variant in VARIANTS.items():
             translator = Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31)
             path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=sources())
             print(f"in transformers, with random weights as {name}: {proven(path)}")
-        check_beam_search(Path(directory))
+        translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
+        found = check_beam_search(Path(directory), translator, sources())
+        learned = sum(found == target for found, (_, target) in zip(found, LEARNED, strict=True))
+        assert learned >= 0.9 * len(LEARNED)
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
 
@@ -61,16 +64,15 @@ def proven(path):
     return f"{parity['equal']} of {parity['sentences']} equal, scores within {parity['largest_score_difference']:.1e}"
 
 
-def check_beam_search(directory):
-    """`generate`, without any argument, finds with its beam what the run finds and a model has learned."""
-    translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
-    path = export_version(HuggingFaceExport(translator), directory / "trained", sentences=sources())
-    found, expected = generated(path, sources()), translator.translate(sources())
+def check_beam_search(directory, translator, texts):
+    """`generate`, without any argument, finds with its beam what the run finds: a list of str."""
+    path = export_version(HuggingFaceExport(translator), directory / "trained", sentences=texts)
+    found, expected = generated(path, texts), translator.translate(texts)
     different = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
-    assert len(different) <= 0.01 * len(LEARNED), different
-    learned = sum(found == target for found, (_, target) in zip(found, LEARNED, strict=True))
-    assert learned >= 0.9 * len(LEARNED)
-    print(f"in transformers, a beam of 4: {len(LEARNED) - len(different)} of {len(LEARNED)} equal, {learned} right")
+    print(f"in transformers, a trained model: greedy search {proven(path)}")
+    print(f"in transformers, a beam of 4: {len(texts) - len(different)} of {len(texts)} equal")
+    assert len(different) <= 0.01 * len(texts), different
+    return found
 
 
 def generated(path, texts):

@@ -4,6 +4,7 @@ It compares pieces, because detokenizers write some of them differently. It comp
 hypotheses by another length penalty, n^alpha.
 """
 
+import abc
 import itertools
 import logging
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Tokens:
         return {name: " ".join(pieces) for name, pieces in given.items() if pieces}
 
 
-class Greedy:
+class Greedy(abc.ABC):
     """Greedy search by an engine. A right export finds the pieces that the run finds.
 
     The ops of the graph divide texts. Tokenizer, search and detokenizer of the engine do the rest.
@@ -64,10 +65,11 @@ class Greedy:
     def __init__(self, reference, tokens):
         self.reference, self.tokens = reference, tokens
 
+    @abc.abstractmethod
     def source_pieces(self, ids):
         """The pieces of a part for the engine: list of int -> list of str."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def search(self, sources, most):
         """Translates parts of equal length.
 
@@ -79,7 +81,6 @@ class Greedy:
             list of lists of str, the pieces of the translations, without the prefix; list of float scores; list of str,
             the translations by the detokenizer of the engine.
         """
-        raise NotImplementedError
 
     def translate_batch(self, texts):
         """As `pieces_of_translations`. It logs the translations that the two detokenizers write differently."""
