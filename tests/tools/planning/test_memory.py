@@ -99,6 +99,13 @@ def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_
     assert shared.activations == pytest.approx(plain.activations, rel=0.1)
 
 
+def test_adapters_need_gradients_and_slots_of_their_own_size_alone():
+    origin, data = {**SIZES, "num_layers": 1, "init_from": "a"}, data_of(97)
+    plain, adapted = (estimated(tiny.config("none", "none", **origin, lora_rank=rank), data) for rank in (None, 2))
+    assert adapted.optimizer == 2 * adapted.gradients < 0.1 * plain.optimizer
+    assert adapted.weights == plain.weights + adapted.gradients
+
+
 def test_guided_alignment_needs_little_more():
     plain, guided = (
         estimated(tiny.config("none", "none", **SIZES, guided_alignment=weight), data_of(97, rows=6, length=11))
