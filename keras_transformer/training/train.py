@@ -20,7 +20,7 @@ from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
 from keras_transformer.process import divide_cores, find_tool, random_as_before, share_cores
-from keras_transformer.training.adapters import add_adapters, frozen_weights, own_weights, trained_weights
+from keras_transformer.training.adapters import add_adapters, frozen_weights
 from keras_transformer.training.checkpoints import (
     keep_architecture,
     load_last,
@@ -196,11 +196,10 @@ def make_network(config, data, policy):
 
 def describe_model(network, config):
     """A line for people: the numbers in the weights, those of adapters if they alone are trained, and the precision."""
-    numbers, trained = (
-        sum(math.prod(weight.shape) for weight in weights)
-        for weights in (own_weights(network), trained_weights(network))
-    )
-    adapters = f", {trained:,} of its adapters are trained" if config.lora_rank else ""
+    numbers, adapters = network.count_params(), ""
+    if config.lora_rank:
+        trained = sum(math.prod(weight.shape) for weight in network.trainable_weights)
+        numbers, adapters = numbers - trained, f", {trained:,} of its adapters are trained"
     return f"{numbers:,} parameters{adapters}, {config.preset}, {POLICIES[config.precision]}"
 
 
@@ -237,7 +236,7 @@ def restore(config, run, trainer, plan):
     Raises:
         CheckpointError: if the checkpoints cannot be used, or the run has lost its decisions.
     """
-    frozen = frozen_weights(trainer.network)
+    frozen = frozen_weights(trainer.network) if config.lora_rank else []
     if not run.has_checkpoint():
         if origin := open_origin(config, run):
             origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
