@@ -21,6 +21,7 @@ from keras_transformer.tools.engines.hugging_face import HuggingFaceExport
 from keras_transformer.tools.importing import import_model
 from keras_transformer.translation.translator import Translator
 from tests import tiny
+from tests.tools.importing.toy_corpus import pairs
 
 FIXTURES = Path(__file__).parent / "tools" / "importing"
 LEARNED = tiny.learned_pairs()
@@ -52,6 +53,9 @@ def main():
         assert learned >= 0.9 * len(LEARNED)
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
+        run = Run(Path(directory, "hf_marian_run"))  # it never predicts some pieces, and its translations end
+        texts = [source for source, _ in pairs(67, seed=7)]
+        check_beam_search(Path(directory, "toy"), run.translator(length_penalty=0.0, split_sentences=False), texts)
 
 
 def sources():

@@ -66,7 +66,7 @@ class Search:
         is_real = is_end.cumsum(1) - is_end.long() == 0  # up to eos
         logits = self.model(input_ids=ids, decoder_input_ids=found[:, :-1]).logits
         logits[..., self.model.generation_config.suppress_tokens or []] = -torch.inf
-        scores = logits.log_softmax(-1).gather(2, labels[..., None])[..., 0] * is_real
+        scores = logits.log_softmax(-1).gather(2, labels[..., None])[..., 0].where(is_real, 0)  # padding has -inf
         rows = [row[kept][prefix:].tolist() for row, kept in zip(labels, is_real & ~is_end, strict=True)]
         return {
             "pieces": [self.tokenizer.convert_ids_to_tokens(row) for row in rows],
