@@ -70,12 +70,15 @@ def test_the_target_language_chooses_how_validation_divides_words(tmp_path, monk
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
 serving = ["starlette", "uvicorn", "grpc_health", "prometheus_client"]
-for name in (*serving, "ctranslate2", "ai_edge_litert", "tensorflow_datasets", "markdown_it"):
+others = ["tensorflow_datasets", "markdown_it", "tokenizers", "safetensors", "torch", "transformers"]
+for name in (*serving, "ctranslate2", "ai_edge_litert", *others):
     sys.modules[name] = None  # an import of it fails
 import keras_transformer as kt
 for name in kt.__all__:
     getattr(kt, name)
-engines = ["keras_transformer.tools.engines." + name for name in ("argos", "ctranslate2", "litert", "translate_litert")]
+names = ["argos", "ctranslate2", "litert", "translate_litert"]
+names += ["hugging_face", "hugging_face_tokenizers", "transformers_search"]
+engines = ["keras_transformer.tools.engines." + name for name in names]
 for module in pkgutil.walk_packages(kt.__path__, "keras_transformer."):
     if module.name not in ("keras_transformer.__main__", "keras_transformer.cli.document_api", *engines):
         importlib.import_module(module.name)
