@@ -55,7 +55,8 @@ class Origin:
             tokenizer_files: paths of the tokenizers of the new run, of both sides or of source and target.
 
         Raises:
-            ConfigError: if they are not those of the origin, with new pieces behind them or without.
+            ConfigError: if they are not those of the origin, with new pieces behind them or without; and for new pieces
+                beside adapters.
         """
         models = [(self.path / path.name).read_bytes() for path in tokenizer_files]
         added = [new_in(path.read_bytes(), model) for path, model in zip(tokenizer_files, models, strict=True)]
@@ -66,6 +67,11 @@ class Origin:
         for weight, start in zip(own_weights(network), starts, strict=True):
             rows = ops.convert_to_numpy(start)
             if weight.shape != start.shape:
+                if not weight.trainable:
+                    raise ConfigError(
+                        "new pieces and tags of languages must learn their vectors, which adapters do not: leave out "
+                        "`lora_rank`"
+                    )
                 side = 0 if "source_embedding" in weight.path else -1
                 rows = np.concatenate([rows, mean_rows(rows, models[side], added[side])])
             weight.assign(rows)

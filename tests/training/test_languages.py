@@ -188,6 +188,14 @@ def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors
     np.testing.assert_allclose(found[331], before[ids].mean(axis=0), rtol=1e-5)
 
 
+def test_adapters_cannot_learn_new_tags(corpus, tmp_path):
+    old = finish(tiny.config(corpus, tmp_path / "old"))
+    config = going_on(config_of(corpus, tmp_path / "run"), init_from=old.model_dir, lora_rank=2)
+    network = make_network(config, prepared(config), "float32")
+    with pytest.raises(ConfigError, match="leave out `lora_rank`"):
+        Origin(config).load(network, [tmp_path / "run" / SHARED])
+
+
 def test_a_run_that_starts_from_tags_keeps_them_even_with_one_direction(finished, corpus, tmp_path):
     before = load_tags(finished.model_dir)
     config = going_on(finished, dataset=f"files:{corpus}@de-en", model_dir=str(tmp_path / "run"))

@@ -6,7 +6,6 @@ transformers has three classes that a Transformer of ours can be. They differ in
 import contextlib
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -163,11 +162,9 @@ class HuggingFaceExport:
     def opened(self, directory):
         """A context that gives the `translate_batch` of the export. It must find what `expected` finds."""
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
-        environment = {
-            **os.environ,
-            "PYTHONSAFEPATH": "1",
-        }  # else ctranslate2.py beside the script is found as a library
-        with subprocess.Popen([sys.executable, SEARCH, directory], env=environment, **pipes) as process:
+        # As text: a script would find ctranslate2.py beside itself in place of the library.
+        command = [sys.executable, "-c", SEARCH.read_text(encoding="utf-8"), directory]
+        with subprocess.Popen(command, **pipes) as process:
             yield TransformersGreedy(self.reference, self.tokens, process, self.is_marian).translate_batch
 
     def expected(self, sentences):

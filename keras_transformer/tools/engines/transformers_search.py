@@ -1,7 +1,5 @@
 """Greedy search by transformers, in a process of its own: PyTorch's compiler and TensorFlow cannot share one.
 
-    python transformers_search.py DIRECTORY
-
 It reads requests from its standard input, one JSON object a line, and answers each with one line of JSON.
 """
 
