@@ -14,7 +14,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "Config": "config",
-    "Ensemble": "models.ensemble",
+    "Ensemble": "tools.ensemble",
     "RecurrentNetwork": "models.recurrent",
     "Run": "runs",
     "SavedModelTranslator": "translation.translator",

@@ -10,7 +10,6 @@ from keras_transformer.errors import UserError as UserError
 from keras_transformer.evaluation import evaluate as evaluate
 from keras_transformer.evaluation import measure as measure
 from keras_transformer.evaluation import perplexity as perplexity
-from keras_transformer.models.ensemble import Ensemble as Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork as RecurrentNetwork
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence as SequenceToSequence
 from keras_transformer.models.transformer import Transformer as Transformer
@@ -21,6 +20,7 @@ from keras_transformer.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.tools import analysis as analysis
 from keras_transformer.tools.comparison.significance import compare as compare
 from keras_transformer.tools.documents.files import translate_document as translate_document
+from keras_transformer.tools.ensemble import Ensemble as Ensemble
 from keras_transformer.tools.importing import import_model as import_model
 from keras_transformer.tools.reranking import minimum_bayes_risk as minimum_bayes_risk
 from keras_transformer.tools.reranking import rerank as rerank

@@ -5,26 +5,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_transformer.config import Config, check_effect, configure
 from keras_transformer.data.corpora import pairs_corpus
 from keras_transformer.decoding.programs import Programs
-from keras_transformer.errors import UserError, check_positive
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
-from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.process import find_tool
-from keras_transformer.tokenizer import load_tokenizers
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import languages_of
-from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
-from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
@@ -77,10 +71,11 @@ class Run:
                 tokenizers or languages differ.
         """
         directory = RunDirectory(self.path)
+        ensemble = self.others and find_tool("ensemble", "an ensemble of several runs")
         if shortlist is not None:
-            settings["shortlist"] = count_shortlist(directory, shortlist)
+            settings["shortlist"] = find_tool("shortlist", "`shortlist`").count_shortlist(directory, shortlist)
         first = load_translator(directory, checkpoint, **settings)
-        return ensemble_of(first, self.others, checkpoint) if self.others else first
+        return ensemble.ensemble_of(first, self.others, checkpoint) if ensemble else first
 
     def export(
         self,
@@ -132,7 +127,8 @@ class Run:
         if compiled:
             facts["programs"] = checked_programs(compiled, translator.model, translator.shortlist)
         if shortlist is not None:
-            facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
+            compare = find_tool("shortlist", "`shortlist`").compare_with_all_pieces
+            facts["shortlist"] = {"size": shortlist, **compare(translator, directory)}
         export = make_export(translator, precision, **facts)
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
@@ -141,76 +137,6 @@ class Run:
         about["examples"] = [*map(list, zip(shown, translator.translate(shown), strict=True))]
         origin = describe_run(directory) | languages | ensemble | about
         return export_version(export, export_dir, version, samples, origin)
-
-
-def ensemble_of(first, others, checkpoint):
-    """A translator of several runs: the mean of the probabilities of their models counts.
-
-    Args:
-        first: `Translator` of the first run, which gives its search and its tokenizers.
-        others: paths of the other runs.
-        checkpoint: of each of the other runs, see `Run.translator`.
-
-    Raises:
-        UserError: for a run with other tokenizers or languages, whose pieces mean something else.
-    """
-    translators = [first, *(load_translator(RunDirectory(path), checkpoint) for path in others)]
-    for path, other in zip(others, translators[1:], strict=True):
-        models = [(each.source_tokenizer.model, each.target_tokenizer.model, each.tags) for each in (first, other)]
-        if models[0] != models[1]:
-            raise UserError(
-                f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
-                "with `train.py --tokenizer`, which takes the tokenizer.model of the first run"
-            )
-    shortest = min(translator.settings["max_length"] for translator in translators)  # learned positions have no more
-    together = first.with_model(Ensemble([translator.model for translator in translators]), max_length=shortest)
-    together.files = [file for translator in translators for file in translator.files]
-    return together
-
-
-def count_shortlist(run, size):
-    """The `Shortlist` of a run, counted from its tokenised training corpus.
-
-    Args:
-        run: `RunDirectory`.
-        size: N, number of the likeliest target pieces of each source piece.
-
-    Raises:
-        UserError: for a size that is not positive, and if there is no tokenised corpus, or another than the run's.
-    """
-    check_positive(shortlist=size)
-    return Shortlist.count(open_split(run, "train"), *load_tokenizers(run.path), size)
-
-
-def compare_with_all_pieces(translator, run):
-    """What a shortlist changes in the translations of the validation set.
-
-    Args:
-        translator: `Translator` with a shortlist.
-        run: `RunDirectory` of the same model.
-
-    Returns:
-        dict: the number of sentences, how many have the same translation as without the shortlist, and BLEU with and
-        without, with its signature.
-    """
-    pairs = open_split(run, "validation")
-    sources = pairs.source.texts(translator.source_tokenizer)
-    references = pairs.target.texts(translator.target_tokenizer)
-    every = translator.with_model(translator.model, shortlist=None)
-    how = {}
-    if pairs.directions:
-        languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
-        how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGE_INPUTS)}
-    translations = [each.translate(sources, **how) for each in (translator, every)]
-    tokenize, target_lang = run.tokenization(), run.languages()[1]
-    bleu, bleu_of_all = (measure(found, references, tokenize, target_lang) for found in translations)
-    return {
-        "sentences": len(sources),
-        "equal": sum(one == other for one, other in zip(*translations, strict=True)),
-        "bleu": bleu.bleu,
-        "bleu_of_all_pieces": bleu_of_all.bleu,
-        "bleu_signature": bleu.bleu_signature,
-    }
 
 
 def train(

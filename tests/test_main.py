@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from keras_transformer import __main__ as command
+from keras_transformer.cli import programs as command
 from keras_transformer.cli import translate
 
 

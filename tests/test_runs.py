@@ -22,13 +22,13 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.runs import Run, compare_with_all_pieces
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune
+from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_network
 from keras_transformer.training.origin import Origin
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.watchers import CountSteps
-from keras_transformer.translation.shortlist import Shortlist
 from tests import tiny
 from tests.global_state import changes, global_state
 

@@ -23,7 +23,6 @@ from keras_transformer.data.corpora import (
 )
 from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, find_flaw, make_once
 from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
-from keras_transformer.data.subword_dropout import check_bpe
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, TokenizerError, counted
 from keras_transformer.files import write_whole
 from keras_transformer.process import find_tool
@@ -96,8 +95,7 @@ def prepare(config, run, corpus=None, before=None):
     is_other = bool(_different_parts(run, corpus))
     models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
     if config.subword_dropout_rate:
-        for model in models.values():
-            check_bpe(model)
+        find_tool("variation", "`subword_dropout_rate`").check_bpe(*models.values())
     if codes := tags.untagged(corpus.directions) if tags else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
     if not run.has_checkpoint():  # a run that goes on keeps its settings until it has decided by them

@@ -1,21 +1,15 @@
 """A training run from config to finished model, in the order in which things happen: `train` names every stop."""
 
 import contextlib
-import functools
 import logging
 import math
 import random
-from dataclasses import replace
 
 import keras
-import numpy as np
 import tensorflow as tf
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.data.corpora import kind_of
-from keras_transformer.data.links import moved
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
-from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
@@ -48,8 +42,8 @@ from keras_transformer.training.validation import write_samples
 from keras_transformer.training.watchers import Progress, watched
 
 log = logging.getLogger(__name__)
-VARIED = ("protect", "title_case", "upper_case", "typos", "noise")  # settings that change the text of pairs
-WITH_SUBWORD_DROPOUT = 0.9  # the share of a run, from its start, that has subword dropout
+# Settings that change the pairs of a batch.
+VARIED = ("protect", "title_case", "upper_case", "typos", "noise", "subword_dropout_rate")
 
 
 @random_as_before()
@@ -316,26 +310,10 @@ def variation(config, data, batches):
     Args:
         config: `Config`.
         data: `Data`.
-        batches: int, the batches of the whole run. The last tenth of them has no subword dropout, so the model ends
-            with the pieces that it gets in translation.
+        batches: int, the batches of the whole run.
     """
-    models, tool = [tokenizer.model for tokenizer in data.tokenizers], variation_tool(config)
-    steps = tool.changes_of(config, data) if tool else []
-    rate = config.subword_dropout_rate
-    if not steps and not rate:
-        return None
-    drops = [SubwordDropout(model, rate) for model in models] if rate else []
-    widths = [np.array([len(piece.piece) for piece in ModelProto.FromString(model).pieces]) for model in models]
-
-    def vary(pairs, rng, number):
-        varied = functools.reduce(lambda before, step: step(before, rng), steps, pairs)
-        if drops and number < WITH_SUBWORD_DROPOUT * batches:
-            sides = zip(drops, (varied.source, varied.target), strict=True)
-            source, target = (drop(side, rng) for drop, side in sides)
-            varied = replace(varied, source=source, target=target)
-        return varied if pairs.links is None else replace(varied, links=moved(pairs, varied, widths))
-
-    return vary
+    tool = variation_tool(config)
+    return tool and tool.change_of(config, data, batches)
 
 
 def end_epoch(trainer, callbacks, epoch, validation, validation_steps):

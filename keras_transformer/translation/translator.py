@@ -35,7 +35,6 @@ from keras_transformer.translation.results import (
 )
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
-from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
 
 log = logging.getLogger(__name__)
@@ -324,7 +323,7 @@ class Translator(TextTranslator):
         strategy: tf.distribute.Strategy | None = None,
         split_sentences: bool = True,
         known: Known = UNKNOWN,
-        shortlist: Shortlist | None = None,
+        shortlist: Any = None,
         glossary: Glossary = None,
         protect: bool = False,
         tags: LanguageTags | None = None,

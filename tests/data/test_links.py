@@ -3,8 +3,9 @@
 import numpy as np
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.links import PLACES, as_rows, as_weights, moved
+from keras_transformer.data.links import PLACES, as_rows, as_weights
 from keras_transformer.data.pipeline import make_batch, training_batches
+from keras_transformer.tools.variation.moved_links import moved
 from tests import tiny
 
 # Pieces, and the texts "abcd ef" -> "uvw x" in two divisions. </s> ends a target.

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
+from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.translation.directions import (
     UNKNOWN_LANGUAGE,
     Directions,
@@ -20,7 +21,6 @@ from keras_transformer.translation.directions import (
 )
 from keras_transformer.translation.options import INPUTS, inputs_of
 from keras_transformer.translation.results import Translation
-from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.signatures import Signatures
 from keras_transformer.translation.translator import Translator
 from tests import tiny

@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError
-from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.presets import PROGRAM_ROWS
-from keras_transformer.translation.shortlist import Shortlist
+from keras_transformer.tools.ensemble import Ensemble
+from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import Translator
 from tests import tiny

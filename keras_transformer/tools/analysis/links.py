@@ -1,6 +1,6 @@
 """Links between the tokens of a corpus, for `guided_alignment`: learnt from the corpus, or read from a file.
 
-IBM model 1 with a preference for the diagonal (`data/lexicon.py`) finds the likeliest source token of every target
+IBM model 1 with a preference for the diagonal (`tools/lexicon.py`) finds the likeliest source token of every target
 token, and the likeliest target token of every source token. A link is what both find.
 """
 
@@ -11,11 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from keras_transformer.data.encoded import EncodedPairs, Sentences, tokenised
-from keras_transformer.data.lexicon import links, nearness, translation_probabilities
 from keras_transformer.data.links import PLACES, as_rows
 from keras_transformer.data.text_files import lines_of
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.tools.analysis.annotations import pieces_of_words, read_links, spans_of
+from keras_transformer.tools.lexicon import links, nearness, translation_probabilities
 
 TENSION = 4.0  # preference for the diagonal, that of fast_align
 LEAST_PROBABILITY = 0.01  # of a link

@@ -8,8 +8,8 @@ import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.lexicon import translation_probabilities
 from keras_transformer.protection import FIXED, PLACEHOLDERS
+from keras_transformer.tools.lexicon import translation_probabilities
 from keras_transformer.words import COMPOUND, NUMBER, SPACED, SPACED_COMPOUND, UNSPACED, letters
 
 MOST_HIDDEN = 4  # words of a pair

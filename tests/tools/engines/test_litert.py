@@ -15,10 +15,10 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.engines.litert import LiteRTExport, as_python, reader_settings
 from keras_transformer.tools.engines.translate_litert import Rules
+from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.translation import sentences
 from keras_transformer.translation.segments import split_at
 from keras_transformer.translation.sentences import divisions_of
-from keras_transformer.translation.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 from tests.abbreviations import CORPORA, PAIRS, UNSEEN, UNSPACED_PAIRS

@@ -4,7 +4,6 @@ import sentencepiece
 
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.variation.protected_pairs import (
@@ -14,6 +13,7 @@ from keras_transformer.tools.variation.protected_pairs import (
     hide_pair,
     learn_terms,
 )
+from keras_transformer.tools.variation.subword_dropout import SubwordDropout
 from tests.tiny import ENGLISH, GERMAN, VOCABULARY
 
 WORDS = {a + b: c + d for a, c in zip(ENGLISH, GERMAN, strict=True) for b, d in zip(ENGLISH, GERMAN, strict=True)}

@@ -13,11 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
-from keras_transformer.data.lexicon import likeliest, most_frequent
 from keras_transformer.decoding.search import IMPOSSIBLE, marked
 from keras_transformer.errors import check_positive
+from keras_transformer.evaluation import measure
 from keras_transformer.layers.embedding import columns_of
 from keras_transformer.protection import PLACEHOLDERS
+from keras_transformer.tokenizer import load_tokenizers
+from keras_transformer.tools.lexicon import likeliest, most_frequent
+from keras_transformer.training.preparation import open_split
+from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 FREQUENT = 1000  # target pieces that are on every list
 
@@ -134,3 +138,48 @@ class Shortlist(tf.Module):
         pieces = tf.where(tf.reduce_any(is_listed, axis=0))[:, 0]
         hidden = tf.where(tf.gather(is_listed, pieces, axis=1), 0.0, IMPOSSIBLE)[:, None]
         return AllowedPieces(tf.cast(pieces, tf.int32), hidden)
+
+
+def count_shortlist(run, size):
+    """The `Shortlist` of a run, counted from its tokenised training corpus.
+
+    Args:
+        run: `RunDirectory`.
+        size: N, number of the likeliest target pieces of each source piece.
+
+    Raises:
+        UserError: for a size that is not positive, and if there is no tokenised corpus, or another than the run's.
+    """
+    check_positive(shortlist=size)
+    return Shortlist.count(open_split(run, "train"), *load_tokenizers(run.path), size)
+
+
+def compare_with_all_pieces(translator, run):
+    """What a shortlist changes in the translations of the validation set.
+
+    Args:
+        translator: `Translator` with a shortlist.
+        run: `RunDirectory` of the same model.
+
+    Returns:
+        dict: the number of sentences, how many have the same translation as without the shortlist, and BLEU with and
+        without, with its signature.
+    """
+    pairs = open_split(run, "validation")
+    sources = pairs.source.texts(translator.source_tokenizer)
+    references = pairs.target.texts(translator.target_tokenizer)
+    every = translator.with_model(translator.model, shortlist=None)
+    how = {}
+    if pairs.directions:
+        languages = [pairs.directions[share] for share in pairs.shares_of(np.arange(len(pairs)))]
+        how = {name: [each[side] for each in languages] for side, name in enumerate(LANGUAGE_INPUTS)}
+    translations = [each.translate(sources, **how) for each in (translator, every)]
+    tokenize, target_lang = run.tokenization(), run.languages()[1]
+    bleu, bleu_of_all = (measure(found, references, tokenize, target_lang) for found in translations)
+    return {
+        "sentences": len(sources),
+        "equal": sum(one == other for one, other in zip(*translations, strict=True)),
+        "bleu": bleu.bleu,
+        "bleu_of_all_pieces": bleu_of_all.bleu,
+        "bleu_signature": bleu.bleu_signature,
+    }

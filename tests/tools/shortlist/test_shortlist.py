@@ -10,7 +10,7 @@ from keras_transformer.decoding.search import IMPOSSIBLE
 from keras_transformer.errors import UserError
 from keras_transformer.layers.embedding import logits_of
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
-from keras_transformer.translation.shortlist import FREQUENT, AllowedPieces, Shortlist
+from keras_transformer.tools.shortlist import FREQUENT, AllowedPieces, Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, exhaustive, table_of

@@ -3,9 +3,11 @@
 import keras
 from keras import ops
 
-from keras_transformer.errors import counted
+from keras_transformer.errors import UserError, counted
 from keras_transformer.layers.embedding import joint_logits, log_of_mean, projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
+from keras_transformer.training.checkpoints import load_translator
+from keras_transformer.training.run_directory import RunDirectory
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -98,3 +100,28 @@ def _copied(model, name, policy):
     for variable, original in zip(copy.weights, model.weights, strict=True):
         variable.assign(original)
     return copy
+
+
+def ensemble_of(first, others, checkpoint):
+    """A translator of several runs: the mean of the probabilities of their models counts.
+
+    Args:
+        first: `Translator` of the first run, which gives its search and its tokenizers.
+        others: paths of the other runs.
+        checkpoint: of each of the other runs, see `Run.translator`.
+
+    Raises:
+        UserError: for a run with other tokenizers or languages, whose pieces mean something else.
+    """
+    translators = [first, *(load_translator(RunDirectory(path), checkpoint) for path in others)]
+    for path, other in zip(others, translators[1:], strict=True):
+        models = [(each.source_tokenizer.model, each.target_tokenizer.model, each.tags) for each in (first, other)]
+        if models[0] != models[1]:
+            raise UserError(
+                f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
+                "with `train.py --tokenizer`, which takes the tokenizer.model of the first run"
+            )
+    shortest = min(translator.settings["max_length"] for translator in translators)  # learned positions have no more
+    together = first.with_model(Ensemble([translator.model for translator in translators]), max_length=shortest)
+    together.files = [file for translator in translators for file in translator.files]
+    return together

@@ -6,9 +6,9 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from keras_transformer.data.encoded import Sentences
-from keras_transformer.data.subword_dropout import SubwordDropout
 from keras_transformer.errors import ConfigError
 from keras_transformer.tokenizer import train_tokenizer
+from keras_transformer.tools.variation.subword_dropout import SubwordDropout
 from tests import tiny
 from tests.sentences import SENTENCES
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.tools.ensemble import Ensemble
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from tests.models.contract import VariantContract
 from tests.reference import randomise

@@ -96,12 +96,13 @@ class SubwordDropout:
         return where, self._merged[found[where]], np.repeat(has_merge, np.diff(first, append=count))
 
 
-def check_bpe(model):
-    """Raises ConfigError if a SentencePiece model, bytes, is not of BPE: only BPE has merges to skip."""
-    kind = ModelProto.FromString(model).trainer_spec.model_type
-    if kind != TrainerSpec.BPE:
-        name = TrainerSpec.ModelType.Name(kind).lower()
-        raise ConfigError(f"`subword_dropout_rate` needs a tokenizer of BPE: set it to 0. Received: one of {name}")
+def check_bpe(*models):
+    """Raises ConfigError unless all SentencePiece models, bytes, are of BPE: only BPE has merges to skip."""
+    for model in models:
+        kind = ModelProto.FromString(model).trainer_spec.model_type
+        if kind != TrainerSpec.BPE:
+            name = TrainerSpec.ModelType.Name(kind).lower()
+            raise ConfigError(f"`subword_dropout_rate` needs a tokenizer of BPE: set it to 0. Received: one of {name}")
 
 
 def _spelling(text, number, normal):

@@ -3,9 +3,9 @@ import collections
 import numpy as np
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data import lexicon
 from keras_transformer.data.encoded import EncodedPairs, Sentences
-from keras_transformer.data.lexicon import likeliest, links, most_frequent, translation_probabilities
+from keras_transformer.tools import lexicon
+from keras_transformer.tools.lexicon import likeliest, links, most_frequent, translation_probabilities
 from tests import tiny
 
 DAS, HAUS, BUCH, EIN = range(4, 8)
