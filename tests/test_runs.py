@@ -19,10 +19,10 @@ from keras_transformer.cli.export import summarise
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, DivergenceError, FileError, UserError
 from keras_transformer.export.manifest import read_manifest
-from keras_transformer.runs import Run, compare_with_all_pieces
+from keras_transformer.runs import Run
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.analysis.pruning import keep_pruned, prune
-from keras_transformer.tools.shortlist import Shortlist
+from keras_transformer.tools.shortlist import Shortlist, compare_with_all_pieces
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_network
 from keras_transformer.training.origin import Origin

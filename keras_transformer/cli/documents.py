@@ -29,9 +29,9 @@ def add_format_argument(parser):
     """Adds to an argparse parser the flag of documents."""
     parser.add_argument(
         "--format",
-        help="format of input and output: lines, html, markdown, xliff, po, srt, vtt, ass, docx, android, apple, json, "
-        "arb, yaml, properties, resx or qt. In a document, tags stay around their words (default: by the name of "
-        "--input, else lines)",
+        help="format of input and output: lines, html, markdown, xliff, po, srt, vtt, ass, docx, android, apple, "
+        "stringsdict, json, arb, yaml, properties, resx or qt. In a document, tags stay around their words (default: "
+        "by the name of --input, else lines)",
     )
 
 

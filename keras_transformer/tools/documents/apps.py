@@ -49,6 +49,9 @@ PLURAL_KEY = re.compile(rf"(.*_|)({'|'.join(PLURAL)})", re.DOTALL)
 IN_JSON = Syntax(rf"\$t\([^()]*\)|{VARIABLE}")  # $t(key) of i18next
 IN_XML, IN_APPLE = Syntax(escape=escape), Syntax(can_number=True)
 IN_QT = Syntax(r"%L?(?:[0-9]{1,2}|n)", escape=escape)
+# The text around the forms of a plural of Apple, in which "%#@count@" stands for a form.
+AROUND_FORMS, FORM_OF = "NSStringLocalizedFormatKey", r"%(?:[0-9]+\$)?#@[^@]*@"
+IN_STRINGSDICT = Syntax(rf"{FORM_OF}|{VARIABLE}", escape=escape, can_number=True)
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # of a node of YAML
 
 
@@ -231,6 +234,43 @@ def find_strings(text, path):
             units.append(_unit(match.span(1), _unescaped(STRINGS_ESCAPE, match[1][1:-1]), _apple, IN_APPLE))
     _check_rest(text, end, len(text), path, "file of Apple's strings")
     return units
+
+
+def find_stringsdict(text, path):
+    """The units of Apple's plurals: the forms, and the text around them if it has words of its own."""
+    units = []
+    for group in _stringsdict_groups(text, path):
+        start = next(iter(group.values()))[0].start
+        for name, (_, value) in group.items():
+            inside = "".join(child.text for child in value.walk())
+            if name in PLURAL or (name == AROUND_FORMS and re.sub(FORM_OF, "", inside).strip()):
+                written, parts = functools.partial(joined, escape=escape), list(_xml_parts(text, value))
+                whole = (path, start)
+                units.append(
+                    Unit(value.inner_start, value.inner_end, parts, written, syntax=IN_STRINGSDICT, whole=whole)
+                )
+    return sorted(units, key=lambda unit: unit.start)
+
+
+def stringsdict_in_language(text, path, language):
+    """The document with the plural forms of a language."""
+    groups = [
+        {name: (key.start, value.end) for name, (key, value) in group.items() if name in PLURAL}
+        for group in _stringsdict_groups(text, path)
+    ]
+    new = r"(?s)(<key>\s*)other(.*)"
+    return _with_forms(text, groups, language, lambda form, item: re.sub(new, rf"\g<1>{form}\g<2>", item, count=1))
+
+
+def _stringsdict_groups(text, path):
+    """The dictionaries of a .stringsdict: list of dict, key -> (`Node` of the key, `Node` of its string)."""
+    groups = []
+    for node in _root(text, path, "plist", "property list of Apple").walk():
+        children = [child for child in node.children if child.name] if node.name == "dict" else []
+        pairs = [pair for pair in zip(children[::2], children[1::2], strict=False) if pair[1].name == "string"]
+        if pairs:
+            groups.append({"".join(child.text for child in key.walk()).strip(): (key, value) for key, value in pairs})
+    return groups
 
 
 def _check_rest(text, start, end, path, kind):

@@ -57,6 +57,7 @@ FORMATS = {
     "docx": Format((".docx",)),
     "android": Format((".xml",), (apps.find_android,), apps.android_in_language),
     "apple": Format((".strings",), (apps.find_strings,)),
+    "stringsdict": Format((".stringsdict",), (apps.find_stringsdict,), apps.stringsdict_in_language),
     "json": Format((".json",), (apps.find_json,), apps.json_in_language),
     "arb": Format((".arb",), (apps.find_json,), apps.arb_in_language),
     "yaml": Format((".yaml", ".yml"), (apps.find_yaml,), apps.yaml_in_language),
