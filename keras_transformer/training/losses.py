@@ -3,8 +3,6 @@
 A new loss is one class here and one line in `LOSSES`. Padding leaves the loss in `real_tokens`.
 """
 
-import inspect
-
 import keras
 import tensorflow as tf
 from keras import ops
@@ -106,7 +104,7 @@ class CrossEntropy(TokenLoss):
         return smoothed, {"accuracy": is_right, "perplexity": cross_entropy}
 
     def get_config(self):
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {"label_smoothing": self.label_smoothing}
 
 
 class WithTerm(CrossEntropy):
@@ -122,6 +120,9 @@ class WithTerm(CrossEntropy):
         if weight < 0:
             raise ValueError(f"`weight` must not be negative. Received: weight={weight}")
         self.weight = weight
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
 
 
 class Consistency(WithTerm):
@@ -194,6 +195,9 @@ class SimCut(Consistency):
             return [p + weight * p * surprise, weight * (q - p)]
 
         return self.weight * divergence[:, 0], d_logits
+
+    def get_config(self):
+        return {**super().get_config(), "cut_rate": self.cut_rate}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
