@@ -68,10 +68,10 @@ def train(flags):
 
     from keras_transformer.data.pipeline import dealt, training_batches
     from keras_transformer.process import keep_freed_memory
-    from keras_transformer.training.decide import Begun, Machine, decide
+    from keras_transformer.training.decide import Begun, Machine, decide, start_devices
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
-    from keras_transformer.training.train import build_trainer, start_devices
+    from keras_transformer.training.train import build_trainer
 
     keep_freed_memory()
     run = RunDirectory(config.model_dir)

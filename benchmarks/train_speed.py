@@ -104,10 +104,10 @@ def fit_updates(config, steps, callback):
     import keras
 
     from keras_transformer.data.pipeline import dealt, training_batches
-    from keras_transformer.training.decide import Begun, Machine, decide
+    from keras_transformer.training.decide import Begun, Machine, decide, start_devices
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
-    from keras_transformer.training.train import build_trainer, start_devices
+    from keras_transformer.training.train import build_trainer
 
     keras.utils.set_random_seed(config.seed)
     with tempfile.TemporaryDirectory() as directory:

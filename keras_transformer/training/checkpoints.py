@@ -43,13 +43,7 @@ def save_variables(path, variables, progress=None, previous=None):
 
 def read_progress(run):
     """The `progress` of the newest checkpoint of a run that can be read, a dict. Raises CheckpointError."""
-    damages = []
-    for path in (run.last, run.previous):
-        try:
-            return load_variables(path, [], is_whole=False)
-        except DamagedCheckpoint as error:
-            damages.append(str(error))
-    raise CheckpointError("; ".join(damages))
+    return next(load_each([run.last, run.previous], []))[1]
 
 
 def load_variables(path, variables, is_whole=True):
@@ -110,7 +104,7 @@ def load_each(paths, variables):
     """`load_variables` of one file after the other. A line of the log names each file that cannot be read.
 
     Yields:
-        The path of every file, after it has been loaded.
+        The path of every file, after it has been loaded, and its `progress`.
 
     Raises:
         CheckpointError: after the last file, if none could be read; or if one was written by a different model.
@@ -118,12 +112,12 @@ def load_each(paths, variables):
     paths, is_any_left = list(paths), False
     for path in paths:
         try:
-            load_variables(path, variables, is_whole=False)
+            progress = load_variables(path, variables, is_whole=False)
         except DamagedCheckpoint as error:
             log.warning("left out    %s", error)
             continue
         is_any_left = True
-        yield path
+        yield path, progress
     if not is_any_left:
         where = f"from {paths[0].parent}" if paths else "of any epoch"
         raise CheckpointError(f"no weights can be read {where}: go on with more `epochs`, which writes new ones")
@@ -146,7 +140,7 @@ def average_variables(paths, variables, results=None, values=None):
     """
     results = variables if results is None else results
     sums, read = [np.zeros(variable.shape, np.float64) for variable in results], []
-    for path in load_each(paths, variables):
+    for path, _ in load_each(paths, variables):
         read.append(path)
         for total, value in zip(sums, values() if values else variables, strict=True):
             total += keras.ops.convert_to_numpy(value)
@@ -173,9 +167,10 @@ def load_network(run, checkpoint="average"):
 
     Args:
         run: `RunDirectory`.
-        checkpoint: "average": that of the last epochs with which training ends, or would end if it ended now; the
-            newest checkpoint if no epoch has ended. "best": the epoch that validated best. "last": the newest
-            checkpoint. Or the number of one of the last epochs.
+        checkpoint: "average": that with which training ends, or would end if it ended now. It is the average of the
+            last epochs; with `patience`, of the epochs around the best one; with `ema_decay`, the exponential average
+            at the end of the newest. If no epoch has ended, it is the newest checkpoint. "best": the epoch that
+            validated best. "last": the newest checkpoint. Or the number of one of the last epochs.
 
     Returns:
         `SequenceToSequence`, and a list of the paths that it was read from.
@@ -195,48 +190,27 @@ def load_network(run, checkpoint="average"):
         trained = read_architecture(run)
         add_adapters(trained, config.lora_rank)
         load_variables(run.frozen, frozen_weights(trained))
-    if checkpoint == "average" and run.epochs():
-        return network, average_epochs(run, network, config, trained)
-    if checkpoint == "average":
+    variables = trained_weights(trained)
+    if checkpoint == "average" and not run.epochs():
         log.info("no epoch has ended yet: the weights are those of the newest checkpoint")
-    if checkpoint in ("average", "last"):
-        path = next(load_each([run.last, run.previous], trained_variables(trained)))
+        checkpoint = "last"
+    if checkpoint == "average" and config.ema_decay is None:
+        best = read_progress(run)["best_epoch"] if config.patience else None
+        paths = run.epochs_to_average(config.average_epochs, best)
     else:
-        path = next(load_each([_weights_after(run, checkpoint)], trained_weights(trained)))
-    for weight, values in zip(network.weights, merged_weights(trained), strict=True):
-        weight.assign(values)
-    return network, [path]
+        if checkpoint == "average":
+            paths = reversed(run.epochs())
+        elif checkpoint == "last":
+            paths, variables = [run.last, run.previous], trained_variables(trained)
+        else:
+            paths = [_weights_after(run, checkpoint)]
+        paths = [next(load_each(paths, variables))[0]]
+    return network, average_variables(paths, variables, network.weights, lambda: merged_weights(trained))
 
 
 def read_architecture(run):
     """The model that `keep_architecture` has described, with random weights."""
     return keras.saving.deserialize_keras_object(json.loads(run.architecture.read_text(encoding="utf-8")))
-
-
-def average_epochs(run, network, config, trained):
-    """Assigns the weights with which training ends, or would end if it ended now.
-
-    They are the average of the last epochs; with `patience`, of the epochs around the best one; with `ema_decay`,
-    the exponential average at the end of the newest.
-
-    Args:
-        run: `RunDirectory`.
-        network: `SequenceToSequence`.
-        config: `Config` of the run.
-        trained: the model that reads the files: `network`, or an equal one with adapters.
-
-    Returns:
-        list of the paths that could be read.
-
-    Raises:
-        CheckpointError: if the weights of no epoch can be read.
-    """
-    if config.ema_decay is not None:
-        paths = [next(load_each(reversed(run.epochs()), trained_weights(trained)))]
-    else:
-        best = read_progress(run)["best_epoch"] if config.patience else None
-        paths = run.epochs_to_average(config.average_epochs, best)
-    return average_variables(paths, trained_weights(trained), network.weights, lambda: merged_weights(trained))
 
 
 def _weights_after(run, checkpoint):
@@ -267,9 +241,8 @@ def load_translator(run, checkpoint="average", strategy=None, **settings):
     config = Config.load(run.config)
     names = ("beam_size", "length_penalty", "split_sentences")
     settings |= {name: getattr(config, name) for name in names if settings.get(name) is None}
-    tokenizers = load_tokenizers(run.path)
-    settings = {"known": load_known(run.full_stops), "tags": load_tags(run.path)} | settings
-    settings = {"extra_length": run.read_decided().get("extra_length", EXTRA_LENGTH)} | settings
-    translator = Translator(network, *tokenizers, max_length=config.max_length, strategy=strategy, **settings)
+    found = {"known": load_known(run.full_stops), "tags": load_tags(run.path), "max_length": config.max_length}
+    found["extra_length"] = run.read_decided().get("extra_length", EXTRA_LENGTH)
+    translator = Translator(network, *load_tokenizers(run.path), strategy=strategy, **{**found, **settings})
     translator.files, translator.languages = files, run.languages()
     return translator

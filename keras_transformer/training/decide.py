@@ -21,7 +21,7 @@ from keras_transformer.data.corpora import are_same
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import counted
-from keras_transformer.process import available_cores, available_memory, replicas_for
+from keras_transformer.process import available_cores, divide_cores, replicas_for
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.updates import paper_peak_rate
 from keras_transformer.translation.segments import EXTRA_LENGTH
@@ -143,12 +143,7 @@ class Begun(NamedTuple):
         names = [name for name in SUITED if getattr(config, name) is None]
         names += ["tokenize"] if config.tokenize == "auto" else []  # an earlier version had another default
         names += ["dataset"] if are_same(self.config.corpora, config.corpora) else []
-        return replace_settings(config, **{name: getattr(self.config, name) for name in names})
-
-
-def replace_settings(config, **settings):
-    """A copy of a `Config` with other values of some settings."""
-    return Config(**{**vars(config), **settings})
+        return replace(config, **{name: getattr(self.config, name) for name in names})
 
 
 def languages_of(config):
@@ -195,7 +190,7 @@ def decide(config, data, machine, begun):
     sizes = {name: before.get(name, size) for name, size in fresh.items()}
     passes, divided_for = sizes["passes"], before.get("divided_for", sizes["batch_tokens"])
     settings = {name: size for name, size in sizes.items() if name != "passes"}
-    config = replace_settings(config, **settings, precision=precision_of(config, machine))
+    config = replace(config, **settings, precision=precision_of(config, machine))
     train = with_passes(data.train, passes)
     plan = make_plan(config, train, count_replicas(config.strategy, machine, divided_for))
     decided = {**sizes, "precision": config.precision, "steps_per_epoch": plan.steps_per_epoch}
@@ -267,7 +262,7 @@ def decisions_of_467dcb2(config, pairs):
     """
     tokens = int(np.maximum(*pairs.lengths).sum())
     sizes = _sizes(config, pairs, len(pairs), lambda passes: passes * tokens // _least_batches(config))
-    sized = replace_settings(config, batch_tokens=sizes["batch_tokens"])
+    sized = replace(config, batch_tokens=sizes["batch_tokens"])
     last_step = make_plan(sized, with_passes(pairs, sizes["passes"])).last_step
     divided_for = config.batch_tokens or config.of_preset("batch_tokens")
     return {**sizes, "last_step": last_step, "divided_for": divided_for}
@@ -287,7 +282,7 @@ def _sizes(config, pairs, taken, batch_of):
             peak *= min(1, batch_tokens / usual) ** 0.5
     warmup_steps = config.warmup_steps
     if warmup_steps is None:
-        sized = replace_settings(config, batch_tokens=batch_tokens)
+        sized = replace(config, batch_tokens=batch_tokens)
         last_step = make_plan(sized, with_passes(pairs, passes)).last_step
         warmup_steps = min(longest, max(1, last_step // LONGEST_WARMUP))
     sizes = {"batch_tokens": batch_tokens, "peak_learning_rate": peak}
@@ -359,6 +354,13 @@ def count_replicas(strategy, machine, batch_tokens):
     return machine.devices or replicas_for(batch_tokens)
 
 
+def start_devices(config, plan, machine):
+    """The strategy of a `Plan` on this `Machine`, whose cores become devices where they may."""
+    if machine.devices is None:
+        divide_cores(plan.replicas)
+    return make_strategy(config.strategy, plan.replicas)
+
+
 def make_strategy(name, replicas):
     """The distribution strategy of a run on this machine. The cores become devices if they are not yet.
 
@@ -428,19 +430,3 @@ class Judge:
             kept[target_lang] = self.choose(references, target_lang)
             self.run.keep_decided(decided)
         return kept[target_lang]
-
-
-def surely_fits(config, vocabulary_size):
-    """Whether a training fits in the memory of this machine by far, by a bound that needs no model: bool.
-
-    Args:
-        config: `Config`, as decided.
-        vocabulary_size: V.
-    """
-    layers = config.num_layers + config.decoder_depth
-    width = max(config.d_model, config.num_heads * max(config.d_key or 0, config.d_value or 0))
-    given = layers * (24 * width + 3 * config.d_ff)  # numbers that the weights of all layers give at a position
-    weights = 3 * vocabulary_size * config.d_model + config.d_model * given
-    scores = 4 * layers * config.num_heads * config.num_positions  # of all attentions at a position
-    activations = 4 * config.batch_tokens * (given + 2 * vocabulary_size + scores)
-    return 4 * (6 * weights + activations) < available_memory()[0] / 4

@@ -29,14 +29,28 @@ def score_model(config, run, data, judge):
     Returns:
         ("test" or "validation", `Evaluation`) of the first corpus.
     """
-    translator = load_translator(run, strategy=strategy_of_gpus())
-    parts = (data.corpus, *data.corpus.others)
-    scored = (_score(corpus, config.score_test, translator, judge, data.corpus.is_multilingual) for corpus in parts)
+    first, translator = data.corpus, load_translator(run, strategy=strategy_of_gpus())
+    parts = (first, *first.others)
+    scored = (_score(corpus, config.score_test, translator, judge, first.is_multilingual) for corpus in parts)
     (split, evaluation), *others = scored
-    named = [(corpus.name, *scored) for corpus, scored in zip(data.corpus.others, others, strict=True)]
-    for name, other_split, scored in named:
-        log.info("scored      %s: BLEU %.1f on its %s set", name, scored.bleu, other_split)
-    write_results(config, run, data, split, evaluation, named)
+    results = {
+        "source_lang": first.source_lang,
+        "target_lang": first.target_lang,
+        "set": split,
+        "beam_size": config.beam_size,
+        "length_penalty": config.length_penalty,
+        **asdict(evaluation),
+    }
+    if others:
+        results |= {"corpus": first.name, "other_corpora": []}
+    for corpus, (other_split, other) in zip(first.others, others, strict=True):
+        log.info("scored      %s: BLEU %.1f on its %s set", corpus.name, other.bleu, other_split)
+        results["other_corpora"].append({"corpus": corpus.name, "set": other_split, **asdict(other)})
+    if first.is_multilingual:
+        results["mean_bleu"] = statistics.fmean([evaluation.bleu, *(other.bleu for _, other in others)])
+        log.info("scored      all corpora: BLEU %.1f on average", results["mean_bleu"])
+    text = yaml.safe_dump(results, sort_keys=False)
+    write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))
     return split, evaluation
 
 
@@ -48,35 +62,6 @@ def _score(corpus, score_test, translator, judge, has_directions):
     with tqdm(total=len(sources), desc=f"{split} set", disable=None) as progress:
         translations = translator.translate(sources, progress.update, **direction)
     return split, judge(translations, references, corpus.target_lang)
-
-
-def write_results(config, run, data, split, evaluation, others=()):
-    """Writes the scores of the finished model, and how they were computed, to results.yaml.
-
-    Args:
-        config: `Config`.
-        run: `RunDirectory`.
-        data: `Data`.
-        split: "test" or "validation".
-        evaluation: `Evaluation` of it, with the config's beam size and length penalty.
-        others: list of (name, split, `Evaluation`), of the other corpora of a mixture.
-    """
-    results = {
-        "source_lang": data.corpus.source_lang,
-        "target_lang": data.corpus.target_lang,
-        "set": split,
-        "beam_size": config.beam_size,
-        "length_penalty": config.length_penalty,
-        **asdict(evaluation),
-    }
-    if others:
-        scores = [{"corpus": name, "set": other_split, **asdict(scored)} for name, other_split, scored in others]
-        results |= {"corpus": data.corpus.name, "other_corpora": scores}
-        if data.corpus.is_multilingual:
-            results["mean_bleu"] = statistics.fmean([evaluation.bleu, *(scored.bleu for *_, scored in others)])
-            log.info("scored      all corpora: BLEU %.1f on average", results["mean_bleu"])
-    text = yaml.safe_dump(results, sort_keys=False)
-    write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def strategy_of_gpus():

@@ -107,25 +107,36 @@ class CrossEntropy(TokenLoss):
         return {"label_smoothing": self.label_smoothing}
 
 
-class Consistency(CrossEntropy):
-    """Smoothed cross-entropy, and a divergence of the probabilities of two passes; validation has no divergence.
-
-    A subclass has `shares`, the factors of the cross-entropies of the passes, and `compare`, see `losses_of_passes`.
+class WithTerm(CrossEntropy):
+    """Smoothed cross-entropy, and another term of the loss.
 
     Args:
         label_smoothing: eps_ls, in [0, 1).
-        weight: factor of the divergence.
+        weight: factor of the other term.
     """
-
-    passes = 2
-    measures = {**CrossEntropy.measures, "divergence": keras.metrics.Mean}
-    training_only = ("divergence",)
 
     def __init__(self, label_smoothing=0.1, weight=1.0):
         super().__init__(label_smoothing)
         if weight < 0:
             raise ValueError(f"`weight` must not be negative. Received: weight={weight}")
         self.weight = weight
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}
+
+
+class Consistency(WithTerm):
+    """Smoothed cross-entropy, and a divergence of the probabilities of two passes; validation has no divergence.
+
+    A subclass has `shares`, the factors of the cross-entropies of the passes, and `compare`, see `losses_of_passes`.
+
+    Args:
+        label_smoothing, weight: see `WithTerm`.
+    """
+
+    passes = 2
+    measures = {**CrossEntropy.measures, "divergence": keras.metrics.Mean}
+    training_only = ("divergence",)
 
     def of_tokens(self, passes, output_matrix, labels, output_bias=None):
         if len(passes) == 1:
@@ -134,9 +145,6 @@ class Consistency(CrossEntropy):
             passes, output_matrix, labels, self.label_smoothing, output_bias, self.shares, self.compare
         )
         return loss, {"accuracy": is_right, "perplexity": cross_entropy, "divergence": divergence}
-
-    def get_config(self):
-        return {**super().get_config(), "weight": self.weight}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -152,7 +160,7 @@ class SimCut(Consistency):
         d KL / d z_p = p (log p - log q - KL),  d KL / d z_q = q - p
 
     Args:
-        label_smoothing, weight: see `Consistency`.
+        label_smoothing, weight: see `WithTerm`.
         cut_rate: share of the tokens that are cut.
     """
 
@@ -201,7 +209,7 @@ class RDrop(Consistency):
     The half makes this loss the mean over a batch of twice the size.
 
     Args:
-        label_smoothing, weight: see `Consistency`.
+        label_smoothing, weight: see `WithTerm`.
     """
 
     shares = (0.5, 0.5)
@@ -224,7 +232,7 @@ class RDrop(Consistency):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class GuidedAlignment(CrossEntropy):
+class GuidedAlignment(WithTerm):
     """One head of attention must look at the source tokens that a target token translates (Chen et al. 2016).
 
         loss = smoothed cross-entropy - weight mean over s in A_t of log alignment(t, s)
@@ -234,8 +242,7 @@ class GuidedAlignment(CrossEntropy):
     1, or 0 without a link. Validation measures the cross-entropy alone.
 
     Args:
-        label_smoothing: eps_ls, in [0, 1).
-        weight: W.
+        label_smoothing, weight: see `WithTerm`.
     """
 
     reads_alignment = True
@@ -243,10 +250,7 @@ class GuidedAlignment(CrossEntropy):
     training_only = ("alignment",)
 
     def __init__(self, label_smoothing=0.1, weight=0.1):
-        super().__init__(label_smoothing)
-        if weight < 0:
-            raise ValueError(f"`weight` must not be negative. Received: weight={weight}")
-        self.weight = weight
+        super().__init__(label_smoothing, weight)
 
     def run(self, states, inputs):
         if "links" not in inputs:
@@ -261,9 +265,6 @@ class GuidedAlignment(CrossEntropy):
         _, alignment, links = passes
         surprise = -tf.reduce_sum(links * tf.math.log(alignment + SMALLEST_WEIGHT), axis=-1)  # (N,)
         return loss + self.weight * surprise, {**measured, "alignment": surprise}
-
-    def get_config(self):
-        return {**super().get_config(), "weight": self.weight}
 
 
 LOSSES = {"cross_entropy": CrossEntropy, "simcut": SimCut, "r_drop": RDrop, "guided_alignment": GuidedAlignment}

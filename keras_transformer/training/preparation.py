@@ -89,11 +89,10 @@ def prepare(config, run, corpus=None, before=None):
         log.info("corpus      %s: %s to %s", each.name, each.source_lang, each.target_lang)
     for note in corpus.notes:
         log.info("            %s", note)
-    check_same_corpus(run, corpus)
+    is_same = check_same_corpus(run, corpus)
     check_alignments(config, corpus)
     tags = known_languages(config, run, corpus, origin)
-    is_other = bool(_different_parts(run, corpus))
-    models = make_tokenizers(config, run, corpus, origin, is_other)  # if this fails, other settings may be tried
+    models = make_tokenizers(config, run, corpus, origin, is_same)  # if this fails, other settings may be tried
     if config.subword_dropout_rate:
         find_tool("variation", "`subword_dropout_rate`").check_bpe(*models.values())
     if codes := tags.untagged(corpus.directions) if tags else []:
@@ -286,22 +285,21 @@ def check_resumable(config, run):
 def check_same_corpus(run, corpus):
     """Refuses to resume a run on another corpus: its tokenizer and its updates are of the first one.
 
+    Returns:
+        Whether the corpus is as it was when the run began: bool.
+
     Raises:
         CheckpointError: that names the parts of the corpus that differ.
     """
-    different = _different_parts(run, corpus)
+    now = corpus.identity
+    before = run.corpus_identity() or now
+    different = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if different and run.has_checkpoint():
         raise CheckpointError(
             f"{run.path} holds a run on another corpus: {', '.join(different)} changed. Put the old text back, or "
             "choose another `model_dir`"
         )
-
-
-def _different_parts(run, corpus):
-    """The names of the parts of the corpus that are not as they were when the run began."""
-    now = corpus.identity
-    before = run.corpus_identity() or now
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return not different
 
 
 def open_origin(config, run):
@@ -365,7 +363,7 @@ def append_tags(model, codes):
     return description.SerializeToString(deterministic=True)
 
 
-def make_tokenizers(config, run, corpus, origin, is_other=False):
+def make_tokenizers(config, run, corpus, origin, is_same):
     """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
 
     Args:
@@ -373,7 +371,7 @@ def make_tokenizers(config, run, corpus, origin, is_other=False):
         run: `RunDirectory`.
         corpus: `Corpus`.
         origin: `Origin` or None.
-        is_other: whether the tokenizers that the run has are of another corpus.
+        is_same: whether the tokenizers that the run has are of this corpus.
 
     Returns:
         dict, from the path of a tokenizer to its model, bytes.
@@ -384,7 +382,7 @@ def make_tokenizers(config, run, corpus, origin, is_other=False):
     return {
         path: _make_model(config, path.name, text, origin)
         for path, text in zip(files, texts, strict=True)
-        if is_other or not path.exists()
+        if not (is_same and path.exists())
     }
 
 

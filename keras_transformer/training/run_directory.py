@@ -16,6 +16,8 @@ from keras_transformer.settings import SETTINGS
 from keras_transformer.tags import TAGS_FILE
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
 
+NUMBERS = ("batch_tokens", "warmup_steps", "peak_learning_rate", "passes", "last_step", "divided_for", "extra_length")
+
 
 class RunDirectory:
     """The files of `model_dir`.
@@ -118,10 +120,11 @@ class RunDirectory:
         if not self.decided.exists():
             return {}
         with reading(self.decided):
-            decided = dict(_read_yaml(self.decided))
-            numbers = ("batch_tokens", "warmup_steps", "peak_learning_rate", "passes", "last_step", "divided_for")
-            numbers += ("extra_length",)
-            if not all(isinstance(decided[name], int | float) for name in numbers if name in decided):
+            try:
+                decided = dict(yaml.safe_load(self.decided.read_text(encoding="utf-8")))
+            except yaml.YAMLError as error:
+                raise ValueError from error
+            if not all(isinstance(decided[name], int | float) for name in NUMBERS if name in decided):
                 raise ValueError
             return decided
 
@@ -175,13 +178,6 @@ class RunDirectory:
         count = count or max(1, (best or last) // 5)
         stop = min(last, best + (count - 1) // 2) if best else last  # no epoch is the best if all measures are NaN
         return [self.epoch(number) for number in range(max(1, stop - count + 1), stop + 1)]
-
-
-def _read_yaml(path):
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(error) from error
 
 
 def epoch_number(path):

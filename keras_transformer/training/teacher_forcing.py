@@ -15,6 +15,13 @@ from keras_transformer.training.adapters import trained_variables
 from keras_transformer.training.losses import TokenLoss, get_loss, real_tokens, sum_weights
 from keras_transformer.training.updates import Updates
 
+# The values of arguments of Keras' `compile` that change nothing here; of all others, that is nothing.
+WITHOUT_EFFECT = {
+    "steps_per_execution": (1,),  # every update is counted, and may be the last before an interruption
+    "jit_compile": ("auto", False),  # batches have many shapes, and XLA would compile for each of them
+    "auto_scale_loss": (True,),  # losses are scaled in mixed_float16, and there alone
+}
+
 
 @dataclass(frozen=True)
 class Compilation:
@@ -61,13 +68,7 @@ class TeacherForcing(AlwaysBuilt):
     """
 
     def __init__(
-        self,
-        network,
-        accumulate_steps=1,
-        clip_norm=None,
-        ema_decay=None,
-        scheduled_sampling_rate=0.0,
-        **kwargs,
+        self, network, accumulate_steps=1, clip_norm=None, ema_decay=None, scheduled_sampling_rate=0.0, **kwargs
     ):
         if len(members := network.members()) > 1:
             raise ValueError(f"an ensemble only translates: train each of its {len(members)} members by itself")
@@ -107,38 +108,19 @@ class TeacherForcing(AlwaysBuilt):
         """Means per real target token, over all replicas; and the share of all positions that is padding."""
         return [self.loss_metric, *self.measures.values(), self.padding_metric]
 
-    def compile(
-        self,
-        optimizer="adam",
-        loss=None,
-        *,
-        run_eagerly=False,
-        steps_per_execution=1,
-        jit_compile="auto",
-        auto_scale_loss=True,
-        **others,
-    ):
+    def compile(self, optimizer="adam", loss=None, *, run_eagerly=False, **others):
         """Chooses the optimizer and the loss. To be called under the strategy of the network.
 
         Args:
             optimizer: any Keras optimizer, or its name.
             loss: `TokenLoss`, or a name of `LOSSES`; None for `CrossEntropy`.
             run_eagerly: run every update without a graph, for a debugger.
-            steps_per_execution: 1; every update is counted, and may be the last before an interruption.
-            jit_compile: "auto" or False; batches have many shapes, and XLA would compile for each of them.
-            auto_scale_loss: True; losses are scaled in mixed_float16, and there alone.
-            others: none. The loss brings its metrics.
+            others: arguments of Keras that change nothing, see `WITHOUT_EFFECT`. The loss brings its metrics.
 
         Raises:
             ValueError: for an argument of Keras that has no meaning here, by its name.
         """
-        refused = {name: value for name, value in others.items() if value not in (None, [], {})}
-        if steps_per_execution != 1:
-            refused["steps_per_execution"] = steps_per_execution
-        if jit_compile not in ("auto", False):
-            refused["jit_compile"] = jit_compile
-        if not auto_scale_loss:
-            refused["auto_scale_loss"] = auto_scale_loss
+        refused = {name: x for name, x in others.items() if x not in WITHOUT_EFFECT.get(name, (None, [], {}))}
         if refused:
             received = ", ".join(f"{name}={value!r}" for name, value in refused.items())
             raise ValueError(f"TeacherForcing has its own metrics and updates: leave {received} out of `compile`")

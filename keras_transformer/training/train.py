@@ -13,7 +13,7 @@ from keras_transformer.data.pipeline import count_batches, dealt, training_batch
 from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
-from keras_transformer.process import divide_cores, find_tool, random_as_before, share_cores
+from keras_transformer.process import find_tool, random_as_before, share_cores
 from keras_transformer.training.adapters import add_adapters, frozen_weights
 from keras_transformer.training.checkpoints import (
     keep_architecture,
@@ -22,16 +22,7 @@ from keras_transformer.training.checkpoints import (
     load_variables,
     save_variables,
 )
-from keras_transformer.training.decide import (
-    POLICIES,
-    Begun,
-    Judge,
-    Machine,
-    decide,
-    describe_devices,
-    make_strategy,
-    surely_fits,
-)
+from keras_transformer.training.decide import POLICIES, Begun, Judge, Machine, decide, describe_devices, start_devices
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import make_loss
 from keras_transformer.training.preparation import open_origin, prepare
@@ -87,8 +78,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
             log.info("plan        %s", plan.describe(config))
 
             # The model
-            if machine.gpus or not surely_fits(config, data.target_tokenizer.vocabulary_size):
-                check_memory(config, data, strategy)
+            check_memory(config, data, strategy, machine)
             with strategy.scope(), initial_weights_of(config.seed):
                 trainer = build_trainer(config, data, plan)
             log.info("model       %s", describe_model(trainer.network, config))
@@ -96,13 +86,14 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
             group.check_equal(run, decided, data.corpus, progress.step)
             run.keep_settings(asked)
             run.keep_decided({**begun.decided, **decided})
+            keep_architecture(run, trainer.network)
+            write_samples(config, run, data)
             vary_seeds(trainer.seeds, group.first_replica)
 
             # The loop, which validates and saves
             judge = Judge(config, run, evaluate, choose_tokenization)
             if plan.is_over(progress):
                 log.info("complete    %s; more `epochs` would go on", plan.describe_end(progress))
-                keep_architecture(run, trainer.network)
             else:
                 forget_results(run)
                 with watched(config, run, data, trainer, plan, progress, group, judge) as own:
@@ -110,7 +101,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
                     update_and_validate(config, data, trainer, [*own, *others], plan, progress)
             if not group.is_chief:
                 return None
-            finish(config, run, data)
+            finish(config, run)
             return run, *score_model(config, run, data, judge)
 
 
@@ -146,20 +137,14 @@ class Alone:
         """Nobody differs."""
 
 
-def start_devices(config, plan, machine):
-    """The strategy of a `Plan` on this `Machine`, whose cores become devices where they may."""
-    if machine.devices is None:
-        divide_cores(plan.replicas)
-    return make_strategy(config.strategy, plan.replicas)
-
-
-def check_memory(config, data, strategy):
+def check_memory(config, data, strategy, machine):
     """Raises ConfigError if the training needs more memory than there is. Without its tool, nothing is estimated."""
     try:
         planning = find_tool("planning.memory", "an estimate of memory")
     except ToolError:
         return
-    planning.check_fits(planning.estimate(config, data, strategy, outline(config, data)))
+    if machine.gpus or not planning.surely_fits(config, data.target_tokenizer.vocabulary_size):
+        planning.check_fits(planning.estimate(config, data, strategy, outline(config, data)))
 
 
 @contextlib.contextmanager
@@ -213,11 +198,7 @@ def build_trainer(config, data, plan):
     """
     network = make_network(config, data, POLICIES[config.precision])
     trainer = TeacherForcing(
-        network,
-        config.accumulate_steps,
-        config.clip_norm,
-        config.ema_decay,
-        config.scheduled_sampling_rate,
+        network, config.accumulate_steps, config.clip_norm, config.ema_decay, config.scheduled_sampling_rate
     )
     schedule = make_schedule(config.schedule, config.peak_learning_rate, config.warmup_steps, plan.last_step)
     trainer.compile(make_optimizer(config.optimizer, schedule, config.weight_decay), make_loss(config))
@@ -325,18 +306,16 @@ def end_epoch(trainer, callbacks, epoch, validation, validation_steps):
     callbacks.on_epoch_end(epoch, {**logs, **{f"val_{name}": value for name, value in measures.items()}})
 
 
-def finish(config, run, data):
+def finish(config, run):
     """Writes model.keras: the average of the last epochs, in float32, free of all training state.
 
     Args:
         config: `Config`.
         run: `RunDirectory`.
-        data: `Data`.
 
     Raises:
         CheckpointError: if the weights of no epoch can be read, or something cannot be written.
     """
-    write_samples(config, run, data)
     forget_results(run)
     network, paths = load_network(run)
     what = "the exponential average at the end" if config.ema_decay else "the average"

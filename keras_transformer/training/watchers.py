@@ -21,10 +21,10 @@ from tqdm import tqdm
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import CheckpointError, DivergenceError, FileError
 from keras_transformer.training.adapters import trained_weights
-from keras_transformer.training.checkpoints import keep_architecture, load_last, save_variables
+from keras_transformer.training.checkpoints import load_last, save_variables
 from keras_transformer.training.teacher_forcing import seed_states
 from keras_transformer.training.tensorboard import Board
-from keras_transformer.training.validation import measures_of, write_samples
+from keras_transformer.training.validation import measures_of
 
 log = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -171,12 +171,9 @@ class SaveState(keras.callbacks.Callback):
         signals: `HeldSignals`.
         examine: `Recover.examine`, called before every save within an epoch, so that no broken weights are saved.
         anywhere: function of bools that returns which of them are true on any worker, so that all do the same.
-        describe: function, called before the first save: it writes what the use of a checkpoint needs beside it.
     """
 
-    def __init__(
-        self, run, progress, plan, minutes, signals, examine, anywhere=lambda *flags: flags, describe=lambda: None
-    ):
+    def __init__(self, run, progress, plan, minutes, signals, examine, anywhere=lambda *flags: flags):
         super().__init__()
         self.run = run
         self.progress = progress
@@ -185,7 +182,6 @@ class SaveState(keras.callbacks.Callback):
         self.signals = signals
         self.examine = examine
         self.anywhere = anywhere
-        self.describe = functools.cache(describe)
         self.saved_step, self._saved_at = progress.step, time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -217,7 +213,6 @@ class SaveState(keras.callbacks.Callback):
 
     def save(self):
         """Writes last.npz."""
-        self.describe()
         progress = {**asdict(self.progress), "has_decisions": True}  # in resolved.yaml, which a run needs to go on
         save_variables(self.run.last, self.model.resumable_variables, progress, self.run.previous)
         self.saved_step, self._saved_at = self.progress.step, time.monotonic()
@@ -371,23 +366,6 @@ def _measures(logs, prefix, suffix=""):
     return ", ".join(text.format(found[name]) for name, text in MEASURES.items() if found[name] is not None)
 
 
-class Validation(keras.callbacks.Callback):
-    """Measures the model after every epoch, and adds the measures to the logs.
-
-    Args:
-        make: function without arguments, called at the first validation: a translator takes seconds to make. It gives
-            a list of functions of (model, logs).
-    """
-
-    def __init__(self, make):
-        super().__init__()
-        self.measures = functools.cache(make)
-
-    def on_epoch_end(self, epoch, logs=None):
-        for measure in self.measures():
-            measure(self.model, logs)
-
-
 class Curves(keras.callbacks.Callback):
     """Writes loss, accuracy, perplexity, learning rate, tokens, padding, memory and validation BLEU for TensorBoard.
 
@@ -454,18 +432,20 @@ def watched(config, run, data, trainer, plan, progress, group, judge):
     facts = {**vars(config), "dataset": ", ".join(config.corpora), **run.read_decided()}
     board = functools.cache(functools.partial(Board, run.logs, progress.step, progress.ended, facts))
 
-    def describe():
-        keep_architecture(run, trainer.network)
-        write_samples(config, run, data)
+    @functools.cache
+    def measures():  # called at the first validation: a translator takes seconds to make
+        return measures_of(config, run, data, trainer, group, judge, board(), progress)
+
+    def validate(epoch, logs):
+        for measure in measures():
+            measure(trainer, logs)
 
     signals, shown, recover = HeldSignals(), ShowProgress(progress, plan), Recover(run, progress)
-    minutes, examine = config.save_minutes, recover.examine
-    save = SaveState(run, progress, plan, minutes, signals, examine, group.anywhere, describe)
-    validation = lambda: measures_of(config, run, data, trainer, group, judge, board(), progress)  # noqa: E731
+    save = SaveState(run, progress, plan, config.save_minutes, signals, recover.examine, group.anywhere)
     callbacks = [
         CountSteps(progress, plan),  # first: the others read the number of the update
         recover,  # before weights are measured or saved, which it may take back
-        Validation(validation),  # it adds val_bleu, and measures to show
+        keras.callbacks.LambdaCallback(on_epoch_end=validate),  # it adds val_bleu, and measures to show
         Curves(board, progress, tokens_per_epoch(data, config, plan), points_every(plan)),  # adds a speed
         KeepWeights(run, progress, config.average_epochs, config.patience, config.best_by),  # reads val_bleu
         shown,  # after the callbacks that add to the logs

@@ -15,19 +15,7 @@ from keras_transformer.data.encoded import Share
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.training import decide as module
 from keras_transformer.training import train
-from keras_transformer.training.decide import (
-    POLICIES,
-    Begun,
-    Judge,
-    Machine,
-    count_replicas,
-    decide,
-    extra_length_of,
-    languages_of,
-    make_strategy,
-    precision_of,
-    surely_fits,
-)
+from keras_transformer.training.decide import POLICIES, Begun, Judge, Machine, decide
 from keras_transformer.training.final_score import strategy_of_gpus
 from keras_transformer.training.preparation import Data
 from keras_transformer.training.run_directory import RunDirectory
@@ -65,7 +53,7 @@ def test_a_translation_may_be_longer_than_its_source_by_as_much_as_nearly_all_pa
     for longer, expected in (([83] * 18 + [400] * 2, 84), ([31] * 20, 50), ([-5] * 20, 50)):
         lengths = [7] * 1980 + [7 + each for each in longer]
         pairs = tiny.encoded_pairs([7] * 2000, [max(length, 1) for length in lengths], 97)
-        assert extra_length_of(pairs) == expected
+        assert module.extra_length_of(pairs) == expected
         assert decide(Config(), replace(data(1), train=pairs), TWO_CORES, NEW)[3]["extra_length"] == expected
 
 
@@ -111,10 +99,9 @@ def test_sizes_that_are_set_stay_and_those_of_the_preset_are_bounds():
 
 
 def test_a_run_that_ends_within_its_warm_up_says_so():
-    config, _, plan, _ = decide(Config(batch_tokens=4096, warmup_steps=150, epochs=3), data(600), TWO_CORES, NEW)
-    assert "THE RUN ENDS WITHIN ITS WARM-UP" in plan.describe(config)
-    config, _, plan, _ = decide(Config(epochs=3), data(600), TWO_CORES, NEW)
-    assert "WARM-UP" not in plan.describe(config)
+    for settings, says_so in (({"batch_tokens": 4096, "warmup_steps": 150}, True), ({}, False)):
+        config, _, plan, _ = decide(Config(epochs=3, **settings), data(600), TWO_CORES, NEW)
+        assert ("THE RUN ENDS WITHIN ITS WARM-UP" in plan.describe(config)) == says_so
 
 
 # A run that goes on.
@@ -183,16 +170,15 @@ def test_what_an_earlier_command_named_stays_and_a_new_value_counts(tmp_path):
 def test_pairs_have_the_languages_of_the_settings_of_the_run_or_of_its_origin(tmp_path):
     origin, run = RunDirectory(tmp_path / "origin"), RunDirectory(tmp_path / "run")
     how = {"model_dir": str(run.path), "init_from": str(origin.path)}
-    assert languages_of(Config(**how)) == {}
-    origin.model.parent.mkdir()
-    origin.model.touch()
+    assert module.languages_of(Config(**how)) == {}
     origin.keep_decided({"source_lang": "en", "target_lang": "de", "directions": ["en-de", "de-en"]})
-    assert languages_of(Config(**how)) == {"source_lang": "en", "target_lang": "de"}
-    assert languages_of(Config(**how, source_lang="fr")) == {"source_lang": "fr", "target_lang": "de"}
-    run.checkpoints.mkdir(parents=True)
-    run.last.touch()
+    origin.model.touch()
+    assert module.languages_of(Config(**how)) == {"source_lang": "en", "target_lang": "de"}
+    assert module.languages_of(Config(**how, source_lang="fr")) == {"source_lang": "fr", "target_lang": "de"}
     run.keep_decided({"source_lang": "nl", "target_lang": "da"})
-    assert languages_of(Config(**how)) == {"source_lang": "nl", "target_lang": "da"}
+    run.checkpoints.mkdir()
+    run.last.touch()
+    assert module.languages_of(Config(**how)) == {"source_lang": "nl", "target_lang": "da"}
 
 
 def test_the_tokenization_of_bleu_is_chosen_once_for_each_language(tmp_path):
@@ -221,16 +207,16 @@ def test_cores_are_divided_by_the_batches_that_the_run_has():
     assert decide(Config(preset="tiny", batch_tokens=8192), data(12), TWO_CORES, NEW)[2].replicas == 2
     two_gpus = TWO_CORES._replace(gpus=2, devices=2)
     for name, replicas in {"auto": 2, "mirrored": 2, "one_device": 1}.items():
-        assert [count_replicas(name, machine, 4096) for machine in (TWO_CORES, two_gpus)] == [replicas] * 2
-    assert [count_replicas("auto", machine, 600) for machine in (TWO_CORES, two_gpus)] == [1, 2]
+        assert [module.count_replicas(name, machine, 4096) for machine in (TWO_CORES, two_gpus)] == [replicas] * 2
+    assert [module.count_replicas("auto", machine, 600) for machine in (TWO_CORES, two_gpus)] == [1, 2]
 
 
 def test_mirrored_or_several_replicas_take_a_device_each():
-    mirrored = make_strategy("mirrored", 2)
+    mirrored = module.make_strategy("mirrored", 2)
     assert isinstance(mirrored, tf.distribute.MirroredStrategy)
     assert mirrored.num_replicas_in_sync == len(tf.config.list_logical_devices("CPU")) == 2
-    assert make_strategy("auto", 2) is mirrored  # of two, each would take the other's collective operations
-    assert make_strategy("auto", 1) is make_strategy("one_device", 2) is tf.distribute.get_strategy()
+    assert module.make_strategy("auto", 2) is mirrored  # of two, each would take the other's collective operations
+    assert module.make_strategy("auto", 1) is module.make_strategy("one_device", 2) is tf.distribute.get_strategy()
 
 
 def test_several_gpus_share_validation_and_the_test_set_and_one_gpu_or_cpus_do_not(monkeypatch):
@@ -243,39 +229,31 @@ def test_several_gpus_share_validation_and_the_test_set_and_one_gpu_or_cpus_do_n
         assert (found and found.num_replicas_in_sync) == (2 if number == 2 else None)
 
 
-@pytest.mark.parametrize(
-    ("compute_capability", "flags", "has_bfloat16"),
-    [
-        ((9, 0), None, True),
-        ((8, 0), None, True),
-        ((7, 5), "amx_bf16", False),  # beside a GPU, the CPU does not matter
-        ((), "amx_bf16", False),  # a GPU of unknown capability
-        (None, "avx2 amx_bf16", True),
-        (None, "avx512_bf16", True),
-        (None, "avx2 avx512f", False),
-        (None, None, False),
-    ],
-)
-def test_a_machine_has_bfloat16_where_its_hardware_multiplies_it(
-    monkeypatch, tmp_path, compute_capability, flags, has_bfloat16
-):
-    gpus = [] if compute_capability is None else ["gpu"]
-    details = {"compute_capability": compute_capability} if compute_capability else {}
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
-    cpuinfo = tmp_path / "cpuinfo"
-    if flags is not None:
-        cpuinfo.write_text(f"processor : 0\nflags : fpu {flags} sse\n")
-    monkeypatch.setattr(module, "Path", lambda path: cpuinfo)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus if kind == "GPU" else ["cpu"])
-    assert Machine.here(False).has_bfloat16 == has_bfloat16
-
-
-def test_auto_is_bfloat16_where_the_machine_has_it_and_a_named_precision_is_taken_on_any():
+def test_auto_is_bfloat16_where_the_hardware_multiplies_it_and_a_named_precision_is_taken_on_any(monkeypatch, tmp_path):
     assert {*POLICIES, "auto"} == set(get_args(get_type_hints(Config)["precision"]))
-    for has_bfloat16, auto in ((True, "bfloat16"), (False, "float32")):
-        this = TWO_CORES._replace(has_bfloat16=has_bfloat16)
-        assert precision_of(Config(), this) == auto
-        assert [precision_of(Config(precision=name), this) for name in POLICIES] == [*POLICIES]
+    cpuinfo = tmp_path / "cpuinfo"
+    for compute_capability, flags, auto in (
+        ((8, 0), None, "bfloat16"),
+        ((7, 5), "amx_bf16", "float32"),  # beside a GPU, the CPU does not matter
+        ((), "amx_bf16", "float32"),  # a GPU of unknown capability
+        (None, "avx2 amx_bf16", "bfloat16"),
+        (None, "avx512_bf16", "bfloat16"),
+        (None, "avx2 avx512f", "float32"),
+        (None, None, "float32"),
+    ):
+        gpus = [] if compute_capability is None else ["gpu"]
+        details = {"compute_capability": compute_capability} if compute_capability else {}
+        cpuinfo.unlink(missing_ok=True)
+        if flags is not None:
+            cpuinfo.write_text(f"processor : 0\nflags : fpu {flags} sse\n")
+        with monkeypatch.context() as patched:
+            patched.setattr(tf.config.experimental, "get_device_details", lambda device, details=details: details)
+            patched.setattr(module, "Path", lambda path: cpuinfo)
+            devices = {"GPU": gpus, "CPU": ["cpu"]}
+            patched.setattr(tf.config, "list_physical_devices", devices.get)
+            this = Machine.here(False)
+        assert module.precision_of(Config(), this) == auto and this.has_bfloat16 == (auto == "bfloat16")
+        assert [module.precision_of(Config(precision=name), this) for name in POLICIES] == [*POLICIES]
 
 
 def test_cores_are_divided_before_a_corpus_of_tfds_is_read_which_starts_tensorflow(monkeypatch, tmp_path):
@@ -289,8 +267,3 @@ def test_cores_are_divided_before_a_corpus_of_tfds_is_read_which_starts_tensorfl
     config = Config(preset="tiny", dataset=("cldr:en-de", "tfds:some"), model_dir=str(tmp_path))
     with pytest.raises(KeyError, match=r"\('auto', 4096\)"):
         train.train(config, print, print, owns_process=True)
-
-
-def test_a_training_that_surely_fits_needs_far_less_than_the_estimate_of_what_does_not():
-    assert surely_fits(Config(batch_tokens=2048), 4000)
-    assert not surely_fits(Config(preset="big", batch_tokens=25_000), 37_000)

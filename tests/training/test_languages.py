@@ -1,6 +1,7 @@
 """Runs of several directions: their tags, their batches, what they start from, and their validation."""
 
 import json
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ from keras_transformer.training.origin import Origin
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network, variation
-from keras_transformer.training.validation import pairs_by_direction, validation_bleu
+from keras_transformer.training.validation import pairs_by_direction, validation_bleu, validation_pairs
 from tests import tiny
 from tests.training.test_mixtures import finish, spelling_of
 
@@ -101,17 +102,6 @@ def test_a_run_of_one_direction_has_no_tags(corpus, tmp_path):
     assert batches[0] == batches[1] and all(target[0] == 2 for _, target, _ in batches[0])
 
 
-def test_languages_json_says_what_the_tokenizer_has(corpus, tmp_path):
-    data = prepared(config_of(corpus, tmp_path / "run", "de-en", "en-de"))
-    assert load_tags(tmp_path / "run") == data.languages
-    assert data.languages.default == ("de", "en")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "run" / SHARED))
-    found = {code: model.id_to_piece(id) for code, id in data.languages.targets.items()}
-    assert found == {"de": "<2de>", "en": "<2en>"}
-    assert all(model.is_control(id) for id in data.languages.targets.values())
-    assert not set(data.languages.targets.values()) & set(model.encode("<2de> one <2en>"))
-
-
 def test_settings_that_do_not_go_with_the_directions_are_refused_before_the_work(corpus, tmp_path):
     several = config_of(corpus, tmp_path / "run", share_vocabulary=False)
     for config, message in (
@@ -121,9 +111,6 @@ def test_settings_that_do_not_go_with_the_directions_are_refused_before_the_work
         with pytest.raises(ConfigError, match=message):
             prepared(config)
         assert not (tmp_path / "run").exists()
-
-
-def test_a_temperature_that_is_not_possible_is_refused():
     two = ("cldr:en-de", "cldr:en-fr")
     for temperature, settings, message in (
         (0.5, {"dataset": two}, "at least 1"),
@@ -144,21 +131,25 @@ def test_a_temperature_decides_how_many_pairs_an_epoch_takes(corpus, tmp_path):
     assert [np.count_nonzero(rows < 211) for rows in plans] == taken[:1] * 2
 
 
-def test_a_given_tokenizer_gets_the_tags_that_it_lacks(corpus, tmp_path):
-    (tmp_path / "own.model").write_bytes(tiny.tokenizer_model())
-    data = prepared(config_of(corpus, tmp_path / "run", tokenizer=str(tmp_path / "own.model")))
-    assert data.languages.targets == {"de": 331, "en": 332}
-    (tmp_path / "tagged.model").write_bytes(data.source_tokenizer.model)
-    again = prepared(config_of(corpus, tmp_path / "again", tokenizer=str(tmp_path / "tagged.model")))
-    assert again.source_tokenizer.model == data.source_tokenizer.model and again.languages == data.languages
+def test_a_given_tokenizer_gets_the_tags_that_it_lacks_and_languages_json_has_them(corpus, tmp_path):
+    def with_tokenizer(model):
+        (tmp_path / "own.model").write_bytes(model)
+        config = config_of(corpus, tmp_path / "run", "de-en", "en-de", tokenizer=str(tmp_path / "own.model"))
+        return prepared(config)
 
-
-def test_a_tokenizer_that_yields_a_tag_for_text_is_refused(corpus, tmp_path):
     description = ModelProto.FromString(tiny.tokenizer_model())
     description.pieces.add(piece="<2de>", type=ModelProto.SentencePiece.USER_DEFINED)
-    (tmp_path / "own.model").write_bytes(description.SerializeToString())
-    with pytest.raises(TokenizerError, match="train one with spm_train --control_symbols=<2de>"):
-        prepared(config_of(corpus, tmp_path / "run", tokenizer=str(tmp_path / "own.model")))
+    with pytest.raises(TokenizerError, match="train one with spm_train --control_symbols=<2de>"):  # text yields it
+        with_tokenizer(description.SerializeToString())
+    data = with_tokenizer(tiny.tokenizer_model())
+    assert load_tags(tmp_path / "run") == data.languages
+    assert data.languages.targets == {"de": 332, "en": 331} and data.languages.default == ("de", "en")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "run" / SHARED))
+    assert [model.id_to_piece(id) for id in (331, 332)] == ["<2en>", "<2de>"]
+    assert all(model.is_control(id) for id in (331, 332)) and not {331, 332} & {*model.encode("<2de> one <2en>")}
+    shutil.rmtree(tmp_path / "run")
+    again = with_tokenizer(data.source_tokenizer.model)
+    assert again.source_tokenizer.model == data.source_tokenizer.model and again.languages == data.languages
 
 
 # Going on.
@@ -174,7 +165,7 @@ def finished(corpus, tmp_path_factory):
     return finish(config_of(corpus, tmp_path_factory.mktemp("finished") / "run", tags="both"))
 
 
-def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors(corpus, tmp_path):
+def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors_and_no_adapters(corpus, tmp_path):
     old = finish(tiny.config(corpus, tmp_path / "old"))
     config = going_on(config_of(corpus, tmp_path / "run"), init_from=old.model_dir)
     data = prepared(config)
@@ -186,45 +177,38 @@ def test_a_run_that_starts_from_one_of_one_direction_gets_tags_with_mean_vectors
     ids = spelling_of("<2de>", Tokenizer.load(tmp_path / "old" / SHARED))
     np.testing.assert_array_equal(found[:331], before)
     np.testing.assert_allclose(found[331], before[ids].mean(axis=0), rtol=1e-5)
-
-
-def test_adapters_cannot_learn_new_tags(corpus, tmp_path):
-    old = finish(tiny.config(corpus, tmp_path / "old"))
-    config = going_on(config_of(corpus, tmp_path / "run"), init_from=old.model_dir, lora_rank=2)
-    network = make_network(config, prepared(config), "float32")
+    network.trainable = False  # as with adapters, which cannot learn the vectors of tags
     with pytest.raises(ConfigError, match="leave out `lora_rank`"):
         Origin(config).load(network, [tmp_path / "run" / SHARED])
 
 
-def test_a_run_that_starts_from_tags_keeps_them_even_with_one_direction(finished, corpus, tmp_path):
+def test_a_run_that_starts_from_tags_keeps_them_even_with_one_direction_or_pairs_without_languages(
+    finished, corpus, tmp_path
+):
     before = load_tags(finished.model_dir)
     config = going_on(finished, dataset=f"files:{corpus}@de-en", model_dir=str(tmp_path / "run"))
     data = prepared(config)
     assert (data.languages.sources, data.languages.targets) == (before.sources, before.targets)
-    assert data.languages.default == ("de", "en") != before.default
+    assert data.languages.default == ("de", "en") != before.default == ("en", "de")
     for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
         assert (source[0], target[0]) == (before.sources["de"], before.targets["en"])
+    config = going_on(finished, dataset="pairs", model_dir=str(tmp_path / "pairs"))
+    pairs = pairs_corpus(tiny.pairs(47), **languages_of(config))
+    assert prepare(config, RunDirectory(config.model_dir), pairs).languages == before
 
 
 def test_a_new_language_gets_a_tag_behind_all_pieces(finished, tmp_path):
-    directory = tmp_path / "fr"
-    directory.mkdir()
-    tiny.write_pairs(directory, "train", tiny.pairs(47))
-    (directory / "train.de").rename(directory / "train.fr")
-    config = going_on(finished, dataset=f"files:{directory}@en-fr", model_dir=str(tmp_path / "run"))
+    tiny.write_pairs(tmp_path, "train", tiny.pairs(47))
+    (tmp_path / "train.de").rename(tmp_path / "train.fr")
+    config = going_on(finished, dataset=f"files:{tmp_path}@en-fr", model_dir=str(tmp_path / "run"))
     languages, before = prepared(config).languages, load_tags(finished.model_dir)
     assert languages.targets == {**before.targets, "fr": 333}
     assert languages.default == ("en", "fr") and languages.ids("de", "fr")[1] == 333
 
 
-def test_pairs_without_languages_have_the_default_direction_of_the_run_that_they_start_from(finished, tmp_path):
-    config = going_on(finished, dataset="pairs", model_dir=str(tmp_path / "run"))
-    corpus = pairs_corpus(tiny.pairs(47), **languages_of(config))
-    data = prepare(config, RunDirectory(config.model_dir), corpus)
-    assert data.languages == load_tags(finished.model_dir) and data.languages.default == ("en", "de")
-
-
-def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind(finished, corpus, tmp_path):
+def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind_and_no_run_can_move_them(
+    finished, corpus, tmp_path
+):
     config = going_on(finished, tags="none", dataset=f"files:{corpus}@en-de", model_dir=str(tmp_path / "run"))
     data = prepared(config)
     assert data.languages is None and load_tags(tmp_path / "run") is None
@@ -232,14 +216,13 @@ def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind(finished
     known = {*load_tags(finished.model_dir).sources.values()}
     for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
         assert not known & {*source, *target} and target[0] == BOS_ID
-    with pytest.raises(ConfigError, match="several directions need `tags`"):
-        prepared(going_on(finished, tags="none", model_dir=str(tmp_path / "other")))
-
-
-def test_tags_at_another_place_than_before_are_refused(finished, tmp_path):
-    with pytest.raises(ConfigError, match="was trained with `tags` both. Received: tags=source"):
-        prepared(going_on(finished, tags="source", model_dir=str(tmp_path / "run")))
-    assert not (tmp_path / "run").exists()
+    for tags, message in (
+        ("none", "several directions need `tags`"),
+        ("source", "was trained with `tags` both. Received: tags=source"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            prepared(going_on(finished, tags=tags, model_dir=str(tmp_path / "other")))
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_run_that_is_resumed_keeps_its_tags_and_needs_them(corpus, tmp_path):
@@ -274,16 +257,18 @@ def test_every_direction_is_validated_and_translated_to_its_language(both):
     assert asked == [(5, {"source_lang": "en", "target_lang": "de"}), (5, {"source_lang": "de", "target_lang": "en"})]
 
 
-def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences():
+def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences_and_blank_ones_are_left_out():
     corpora = [Corpus(str(n), "en", "de", [], [], None, {}) for n in range(3)]
-    validation = [[("", "blank"), ("a", "b")], *[[(f"{n} {k}", "x") for k in range(9)] for n in (1, 2)]]
+    first = [("", "blank"), ("blank", " "), ("a", "b")]
+    validation = [first, *[[(f"{n} {k}", "x") for k in range(9)] for n in (1, 2)]]
     corpora = [replace(each, validation=pairs) for each, pairs in zip(corpora, validation, strict=True)]
     corpora[1] = replace(corpora[1], source_lang="de", target_lang="en")
-    found = pairs_by_direction(SimpleNamespace(validation_sentences=4), replace(corpora[0], others=tuple(corpora[1:])))
-    assert found == {
+    how = SimpleNamespace(validation_sentences=4)
+    assert pairs_by_direction(how, replace(corpora[0], others=tuple(corpora[1:]))) == {
         ("en", "de"): [("a", "b"), ("2 0", "x"), ("2 1", "x")],
         ("de", "en"): [(f"1 {k}", "x") for k in range(4)],
     }
+    assert validation_pairs(how, corpora[0]) == [("a", "b")]
 
 
 def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path):

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -17,14 +16,7 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.origin import Origin
-from keras_transformer.training.preparation import (
-    LEAST_COPIED,
-    check_placeholders,
-    check_resumable,
-    open_origin,
-    open_split,
-    prepare,
-)
+from keras_transformer.training.preparation import check_resumable, open_split, prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
 from keras_transformer.training.validation import validation_pairs
@@ -76,12 +68,8 @@ def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(prepared):
             prepare(changed(config, dataset=dataset), run)
         assert dataset.removeprefix("files:") in str(refused.value) and "other settings" not in str(refused.value)
     assert contents(run) == before
-
-
-def test_how_long_and_where_a_run_goes_on_may_change(prepared):
-    run, config = prepared
-    check_resumable(changed(config, epochs=7, max_steps=11, strategy="mirrored", average_epochs=3), run)
-    check_resumable(changed(config, beam_size=1, length_penalty=0.0, patience=7, save_minutes=0), run)
+    may_change = {"epochs": 7, "max_steps": 11, "strategy": "mirrored", "average_epochs": 3, "beam_size": 1}
+    check_resumable(changed(config, **may_change, length_penalty=0.0, patience=7, save_minutes=0), run)
 
 
 @pytest.mark.parametrize(("share", "names"), [(True, ["config.yaml", SHARED]), (False, [SOURCE, TARGET])])
@@ -96,9 +84,6 @@ def test_a_run_that_lacks_a_file_of_its_checkpoints_is_refused_and_left_alone(co
             prepare(config, run)
         assert not (run.path / name).exists()
         (run.path / name).write_bytes(before)
-
-
-# Starting again.
 
 
 def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(corpus, tmp_path):
@@ -118,7 +103,7 @@ def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(c
 @pytest.mark.parametrize("settings", [{"noise": 0.5}, {"train": [("one ж", "eins ж")]}])
 def test_a_run_copies_unknown_characters_after_enough_of_them(corpus, tmp_path, settings):
     more = settings.pop("train", [])
-    for epochs, copies in ((3, False), (LEAST_COPIED, True)):
+    for epochs, copies in ((3, False), (preparation.LEAST_COPIED, True)):
         config = tiny.config(corpus, tmp_path / f"run_{epochs}", epochs=epochs, **settings)
         run = RunDirectory(config.model_dir)
         prepare(config, run, pairs_corpus([*tiny.pairs(211), *more], tiny.pairs(7)))
@@ -213,37 +198,13 @@ def test_a_run_on_a_changed_corpus_is_refused_by_its_files_and_left_alone(changi
     assert contents(run) == before
     for path, content in text.items():
         path.write_bytes(content)
+    run.corpus.unlink()  # a run without a record of its corpus goes on, and gets one
     prepare(config, run)
+    assert run.corpus.read_bytes() == before[run.corpus]
     for name in ("val.en", "val.de"):
         (directory / name).unlink()
     with pytest.raises(CheckpointError, match="on another corpus: val.en, val.de changed"):
         prepare(config, run)
-
-
-def test_a_run_without_a_record_of_its_corpus_goes_on_and_gets_one(changing):
-    _, run, config = changing
-    record = run.corpus.read_bytes()
-    add_checkpoint(run)
-    run.corpus.unlink()
-    prepare(config, run)
-    assert run.corpus.read_bytes() == record
-
-
-def test_blank_validation_pairs_are_not_translated(corpus, tmp_path):
-    directory = shutil.copytree(corpus, tmp_path / "blank")
-    pairs = [("one", "eins"), ("", "zwei"), ("three", "  "), ("four", "vier"), ("five", "fünf")]
-    tiny.write_pairs(directory, "val", pairs)
-    config = tiny.config(directory, tmp_path / "run", validation_sentences=2)
-    data = prepare(config, RunDirectory(config.model_dir))
-    assert validation_pairs(config, data.corpus) == [("one", "eins"), ("four", "vier")]
-
-
-def test_a_tokenizer_that_is_there_is_used(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / SHARED).write_bytes(tiny.tokenizer_model())
-    data = prepare(config, RunDirectory(config.model_dir))
-    assert (tmp_path / "run" / SHARED).read_bytes() == tiny.tokenizer_model() == data.source_tokenizer.model
 
 
 @pytest.mark.parametrize(("share", "of_target"), [(True, "42"), (False, "４２")])
@@ -255,22 +216,26 @@ def test_tokenizers_have_placeholders_and_the_source_ordinary_characters_if_aske
     assert written == ["42", of_target]
 
 
-@pytest.mark.parametrize("share", [True, False])
-def test_tokenizers_have_pieces_of_capitals_if_the_training_has_capitals(corpus, tmp_path, share):
-    lengths = []
-    for rate in (0.2, 0.0):
-        settings = {"share_vocabulary": share, "vocabulary_size": 601, "upper_case": rate}
-        run = prepared_run(tiny.config(corpus, tmp_path / f"{rate}", **settings))
-        lengths.append(len(load_tokenizers(run.path)[0].encode(["SEVEN EIGHT NINE"]).values))
-    assert lengths[0] < lengths[1] / 2
+def test_a_tokenizer_has_the_characters_and_the_pieces_of_capitals_that_were_asked_for(corpus, tmp_path):
+    directory, found = shutil.copytree(corpus, tmp_path / "rare"), []
+    tiny.write_pairs(directory, "train", [*tiny.pairs(211), ("one ŝ", "eins ŝ")])
+    for coverage, rate in ((1.0, 0.2), (0.98, 0.0)):
+        settings = {"character_coverage": coverage, "vocabulary_size": 601, "upper_case": rate}
+        run = prepared_run(tiny.config(directory, tmp_path / f"{rate}", **settings))
+        tokenizer, _ = load_tokenizers(run.path)
+        pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
+        found.append(("ŝ" in pieces, len(tokenizer.encode(["SEVEN EIGHT NINE"]).values)))
+    (has_rare, length), (has_rare_with_less, length_without) = found
+    assert has_rare and not has_rare_with_less and length < length_without / 2
 
 
 def test_a_tokenizer_without_placeholders_cannot_protect(corpus):
     for name, value in {"tokenizer": "a.model", "init_from": "runs/a"}.items():
         expected = f"`protect` needs placeholders, and the tokenizer of `{name}` {value} has none:"
+        config, model = tiny.config(corpus, "run", **{name: value}), tiny.tokenizer_model()
         with pytest.raises(ConfigError, match=expected):
-            check_placeholders(tiny.config(corpus, "run", protect=0.1, **{name: value}), tiny.tokenizer_model())
-        check_placeholders(tiny.config(corpus, "run", **{name: value}), tiny.tokenizer_model())
+            preparation.check_placeholders(changed(config, protect=0.1), model)
+        preparation.check_placeholders(config, model)
 
 
 def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp_path, capsys):
@@ -293,17 +258,7 @@ def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp
     assert "\nsource      331 pieces\n" in printed and "\ntarget      331 pieces\n" in printed
 
 
-def test_a_tokenizer_covers_the_characters_that_were_asked_for(corpus, tmp_path):
-    directory = shutil.copytree(corpus, tmp_path / "rare")
-    tiny.write_pairs(directory, "train", [*tiny.pairs(211), ("one ŝ", "eins ŝ")])
-    for coverage in (1.0, 0.98):
-        config = tiny.config(directory, tmp_path / f"{coverage}", character_coverage=coverage)
-        tokenizer = prepare(config, RunDirectory(config.model_dir)).source_tokenizer
-        pieces = tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))
-        assert ("ŝ" in pieces) == (coverage == 1.0)
-
-
-def test_a_given_tokenizer_is_taken_and_named(corpus, tmp_path, capsys):
+def test_a_given_tokenizer_is_taken_and_named_and_one_that_is_there_is_used(corpus, tmp_path, capsys):
     (tmp_path / "spm.model").write_bytes(tiny.tokenizer_model())
     config = tiny.config(corpus, tmp_path / "run", tokenizer=str(tmp_path / "spm.model"), vocabulary_size=997)
     run = RunDirectory(config.model_dir)
@@ -311,24 +266,22 @@ def test_a_given_tokenizer_is_taken_and_named(corpus, tmp_path, capsys):
     assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model()
     assert f"tokenizer   331 pieces, those of {tmp_path / 'spm.model'}\n" in capsys.readouterr().out
     (tmp_path / "spm.model").unlink()
-    prepare(config, run)  # it has its copy
+    assert prepare(config, run).source_tokenizer.model == tiny.tokenizer_model()
 
 
-def test_subword_dropout_with_a_tokenizer_of_another_kind_is_refused_before_anything_is_written(corpus, tmp_path):
+def test_a_tokenizer_that_cannot_be_used_is_refused_before_anything_is_written_and_another_may_follow(corpus, tmp_path):
     model = ModelProto.FromString(tiny.tokenizer_model())
     model.trainer_spec.model_type = TrainerSpec.UNIGRAM
     (tmp_path / "spm.model").write_bytes(model.SerializeToString())
     run = RunDirectory(tmp_path / "run")
-    config = tiny.config(corpus, run.path, tokenizer=str(tmp_path / "spm.model"), subword_dropout_rate=0.1)
-    with pytest.raises(ConfigError, match="`subword_dropout_rate` needs a tokenizer of BPE.*Received: one of unigram"):
-        prepare(config, run)
-    assert not run.config.exists() and not (run.path / SHARED).exists()
-
-
-def test_after_a_tokenizer_that_cannot_be_made_another_may_be_asked_for(corpus, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    for settings in ({"tokenizer": "nowhere.model"}, {"vocabulary_size": 13}):
-        with pytest.raises(UserError):
+    unigram = {"tokenizer": str(tmp_path / "spm.model"), "subword_dropout_rate": 0.1}
+    for settings, message in (
+        ({"tokenizer": "nowhere.model"}, "nowhere.model"),
+        ({"vocabulary_size": 13}, "13"),
+        (unigram, "`subword_dropout_rate` needs a tokenizer of BPE.*Received: one of unigram"),
+        ({"share_tokenizer": False}, "Training cannot make them. Start with `init_from` from a run that has them"),
+    ):
+        with pytest.raises(UserError, match=message):
             prepare(tiny.config(corpus, run.path, **settings), run)
         assert contents(run) == {}
     assert prepare(tiny.config(corpus, run.path), run).source_tokenizer.vocabulary_size == tiny.VOCABULARY
@@ -357,12 +310,19 @@ def started(config, **settings):
     return changed(config, **{"init_from": config.model_dir, "model_dir": "another", **settings})
 
 
-def test_the_first_weights_are_those_of_the_finished_model_and_settings_of_training_may_differ(finished, tmp_path):
+def test_the_first_weights_are_those_of_the_finished_model_whatever_the_settings_of_training(finished, tmp_path):
     config, model = finished
-    (tmp_path / SHARED).write_bytes(tiny.tokenizer_model())
     network = tiny.transformer(seed=5, dropout_rate=0.3)
     settings = {"dropout_rate": 0.3, "attention_dropout_rate": 0.2, "warmup_steps": 7, "optimizer": "lion"}
     origin = Origin(started(config, **settings, vocabulary_size=997, dataset="cldr:en-de"))
+    before = [weight.numpy() for weight in network.weights]
+    for content in (b"no tokenizer", tiny.spelling_tokenizer().model):  # another tokenizer is refused
+        (tmp_path / SHARED).write_bytes(content)
+        with pytest.raises(ConfigError, match="with which the first weights were trained"):
+            origin.load(network, [tmp_path / SHARED])
+    for weight, value in zip(network.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+    (tmp_path / SHARED).write_bytes(tiny.tokenizer_model())
     origin.load(network, [tmp_path / SHARED])
     for weight, expected in zip(network.weights, model.weights, strict=True):
         np.testing.assert_array_equal(weight.numpy(), expected.numpy())
@@ -385,26 +345,23 @@ def test_another_model_is_refused_by_all_settings_that_differ(finished, corpus, 
     assert not run.config.exists()  # refused before anything is written
 
 
-def test_another_architecture_is_refused_by_its_name(finished, tmp_path):
-    recurrent = changed(finished[0], architecture="gru", model_dir=str(tmp_path))
+def test_another_architecture_is_refused_by_its_name_and_longer_texts_if_positions_are_learned(finished, tmp_path):
+    (tmp_path / "gru").mkdir()
+    (tmp_path / "learned").mkdir()
+    recurrent = changed(finished[0], architecture="gru", model_dir=str(tmp_path / "gru"))
     finish(recurrent, RecurrentNetwork.from_settings(recurrent, vocabulary_size=tiny.VOCABULARY))
-    for config, before, now in (
-        (finished[0], "transformer", "gru"),
-        (recurrent, "gru", "transformer"),
-        (recurrent, "gru", "lstm"),
-    ):
-        with pytest.raises(ConfigError, match=f"holds another model: architecture is {before}, not {now}$"):
-            Origin(started(config, architecture=now))
-    Origin(started(recurrent, dropout_rate=0.3))
-
-
-def test_a_run_of_longer_texts_may_start_from_another_unless_its_positions_are_learned(finished, tmp_path):
-    config, _ = finished
-    Origin(started(config, max_length=37))
-    learned = changed(config, positions="learned", model_dir=str(tmp_path))
+    learned = changed(finished[0], positions="learned", model_dir=str(tmp_path / "learned"))
     finish(learned, tiny.transformer(positions="learned", num_positions=learned.num_positions))
-    with pytest.raises(ConfigError, match="holds another model: max_length is 31, not 37$"):
-        Origin(started(learned, max_length=37))
+    for config, name, before, now in (
+        (finished[0], "architecture", "transformer", "gru"),
+        (recurrent, "architecture", "gru", "transformer"),
+        (recurrent, "architecture", "gru", "lstm"),
+        (learned, "max_length", 31, 37),
+    ):
+        with pytest.raises(ConfigError, match=f"holds another model: {name} is {before}, not {now}$"):
+            Origin(started(config, **{name: now}))
+    Origin(started(recurrent, dropout_rate=0.3))
+    Origin(started(finished[0], max_length=37))
 
 
 def test_an_unfinished_run_is_refused_by_its_missing_file(finished, tmp_path):
@@ -419,33 +376,11 @@ def test_an_unfinished_run_is_refused_by_its_missing_file(finished, tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_another_tokenizer_is_refused(finished, tmp_path):
-    config, _ = finished
-    (tmp_path / SHARED).write_bytes(random.Random(1).randbytes(101))
-    model = tiny.transformer(seed=5)
-    before = [weight.numpy() for weight in model.weights]
-    with pytest.raises(ConfigError, match="with which the first weights were trained"):
-        Origin(started(config)).load(model, [tmp_path / SHARED])
-    for weight, value in zip(model.weights, before, strict=True):
-        np.testing.assert_array_equal(weight.numpy(), value)
-
-
-def test_a_run_takes_the_tokenizer_of_its_origin_and_needs_it_no_more_when_it_is_resumed(finished, corpus, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    config = started(finished[0], model_dir=str(run.path), dataset=f"files:{corpus}", vocabulary_size=997)
-    data = prepare(config, run)
-    assert (run.path / SHARED).read_bytes() == tiny.tokenizer_model() == data.source_tokenizer.model
-    add_checkpoint(run)
-    assert open_origin(changed(config, init_from=str(tmp_path / "gone")), run) is None
-
-
-def test_two_tokenizers_over_one_vocabulary_go_on_and_are_not_trained(corpus, tmp_path):
+def test_two_tokenizers_over_one_vocabulary_go_on(corpus, tmp_path):
     run, before = RunDirectory(tmp_path / "run"), tiny.config("corpus", tmp_path / "origin", share_tokenizer=False)
     (tmp_path / "origin").mkdir()
     finish(before, tiny.transformer(seed=3))
     save_tokenizers(before.model_dir, tiny.spelling_tokenizer(), tiny.tokenizer())
-    with pytest.raises(ConfigError, match="Training cannot make them. Start with `init_from` from a run that has them"):
-        prepare(tiny.config(corpus, run.path, share_tokenizer=False), run)
     with pytest.raises(ConfigError, match="holds another model: share_tokenizer is False, not True$"):
         Origin(started(before, share_tokenizer=None))
     config = started(before, model_dir=str(run.path), dataset=f"files:{corpus}")

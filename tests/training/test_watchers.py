@@ -1,12 +1,10 @@
 import contextlib
-import itertools
 import math
 import re
 import signal
-import threading
 import time
-import unittest.mock
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import keras
@@ -20,17 +18,7 @@ from keras_transformer.training import watchers as module
 from keras_transformer.training.checkpoints import load_variables, save_variables
 from keras_transformer.training.decide import Plan
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.watchers import (
-    NOTICE,
-    STOP_SIGNALS,
-    CountSteps,
-    HeldSignals,
-    KeepWeights,
-    Progress,
-    Recover,
-    SaveState,
-    ShowProgress,
-)
+from keras_transformer.training.watchers import HeldSignals, Progress, Recover, SaveState, ShowProgress
 from tests import tiny
 
 V = 37
@@ -47,7 +35,7 @@ def own_handlers():
     def end(number, frame):
         raise Ended(number)
 
-    before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, end) for number in module.STOP_SIGNALS}
     yield end
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -76,98 +64,62 @@ def on(callback, model):
     return callback
 
 
-# Progress.
-
-
-def test_epochs_are_counted_from_1_and_end_after_their_last_update_and_with_the_run():
+def test_an_epoch_ends_after_its_last_update_and_a_run_when_it_is_validated_or_has_lost_its_patience():
     plan = Plan(steps_per_epoch=7, last_step=16)
     assert [plan.epoch(step) for step in (0, 1, 6, 7, 8, 14, 15)] == [0, 1, 1, 1, 2, 2, 3]
     assert [step for step in range(1, 17) if plan.ends_epoch(step)] == [7, 14, 16]
-
-
-def test_a_run_is_over_when_its_last_update_is_validated_or_its_patience_is_lost():
-    plan = Plan(steps_per_epoch=5, last_step=13)
-    # Not validated yet, validated, longer before, not begun
-    progress = [Progress(step, ended=ended) for step, ended in ((13, 10), (13, 13), (17, 15), (0, 0))]
-    assert [plan.is_over(each) for each in progress] == [False, True, True, False]
-    plan = Plan(steps_per_epoch=5, last_step=1000, patience=3)
-    cases = [(15, 1, False), (20, 1, True), (25, 3, False), (30, 3, True), (15, 0, True), (10, 0, False)]
-    for ended, best_epoch, is_over in cases:
+    assert [plan.is_over(Progress(16, ended)) for ended in (0, 14, 16, 21)] == [False, False, True, True]
+    patient = Plan(steps_per_epoch=5, last_step=1000, patience=3)
+    for ended, best_epoch, is_over in ((15, 1, False), (20, 1, True), (25, 3, False), (15, 0, True), (10, 0, False)):
         progress = Progress(step=ended, ended=ended, best_epoch=best_epoch)
-        assert plan.is_over(progress) == plan.has_lost_patience(progress) == is_over
-        assert not Plan(steps_per_epoch=5, last_step=1000).is_over(progress)
+        assert patient.is_over(progress) == patient.has_lost_patience(progress) == is_over
+        assert not replace(patient, patience=None).is_over(progress)
 
 
 # Signals.
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_signal_waits_for_the_release_and_is_then_delivered_once(number, capfd, own_handlers):
+@pytest.mark.parametrize("number", module.STOP_SIGNALS)
+def test_a_signal_waits_for_the_release_and_is_delivered_once_and_a_second_one_at_once(number, capfd, own_handlers):
     signals = HeldSignals()
     signals.hold()
     signals.hold()
-    assert all(signal.getsignal(each) != own_handlers for each in STOP_SIGNALS)
+    assert all(signal.getsignal(each) != own_handlers for each in module.STOP_SIGNALS)
     signal.raise_signal(number)
-    assert signals.arrived == number
-    assert capfd.readouterr().err.encode() == NOTICE
+    assert signals.arrived == number and capfd.readouterr().err.encode() == module.NOTICE
     with pytest.raises(Ended) as ended:
         signals.release()
     assert ended.value.args == (number,)
     signals.release()
-    assert all(signal.getsignal(each) == own_handlers for each in STOP_SIGNALS)
-
-
-@pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_second_signal_is_delivered_at_once(number, own_handlers):
-    signals = HeldSignals()
     signals.hold()
     signal.raise_signal(signal.SIGTERM)
     with pytest.raises(Ended):
         signal.raise_signal(number)
     signals.restore()
-    assert all(signal.getsignal(each) == own_handlers for each in STOP_SIGNALS)
+    assert all(signal.getsignal(each) == own_handlers for each in module.STOP_SIGNALS)
 
 
-def test_an_ignored_signal_stays_ignored():
-    """As Ctrl-C is by a program that a shell script started in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def test_other_threads_hold_nothing_and_an_ignored_signal_stays_ignored(own_handlers):
+    """A program that a shell script started in the background ignores Ctrl-C."""
     signals = HeldSignals()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(signals.hold).result()
+    assert signal.getsignal(signal.SIGINT) == own_handlers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signals.hold()
     signal.raise_signal(signal.SIGINT)
     assert signals.arrived is None
     signals.release()
 
 
-def test_outside_of_the_main_thread_nothing_is_held(own_handlers):
-    signals, found = HeldSignals(), []
-
-    def hold():
-        signals.hold()
-        found.append(signal.getsignal(signal.SIGINT))
-        signals.release()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    thread.join()
-    assert found == [own_handlers]
-
-
-def plan(steps_per_epoch=1000, last_step=10_000, patience=None):
-    return Plan(steps_per_epoch, last_step, patience)
-
-
-def test_updates_are_counted_on_from_where_the_run_stands_to_the_last_one():
-    progress = Progress(step=11)
-    count = on(CountSteps(progress, plan(last_step=13)), model())
-    stops = []
-    for batch in range(2):
-        count.on_train_batch_end(batch)
-        stops.append((progress.step, count.model.stop_training))
-    assert stops == [(12, False), (13, True)]
+def plan(steps_per_epoch=1000, last_step=10_000):
+    return Plan(steps_per_epoch, last_step)
 
 
 def keep_weights(path, average_epochs=3, best_by="bleu", progress=None, patience=None):
-    return on(KeepWeights(RunDirectory(path), progress or Progress(), average_epochs, patience, best_by), model())
+    return on(
+        module.KeepWeights(RunDirectory(path), progress or Progress(), average_epochs, patience, best_by), model()
+    )
 
 
 def train(keep, bleus, losses=None, first_epoch=0):
@@ -187,12 +139,10 @@ def weight_in(path):
 @pytest.mark.parametrize(
     ("average", "epochs", "patience", "kept"),
     [
-        (3, 2, None, {1, 2}),
         (3, 5, None, {3, 4, 5}),
         (None, 1, None, {1}),  # without a number, the last fifth
         (None, 9, None, {9}),
         (None, 10, None, {9, 10}),
-        (None, 16, None, {14, 15, 16}),
         (3, 18, 5, {14, 15, 16, 17, 18}),  # with patience, also those around the best one, 15
         (3, 15, 5, {13, 14, 15}),
         (None, 29, 20, {14, 15, 16, *range(25, 30)}),
@@ -218,20 +168,15 @@ def test_the_weights_of_the_epochs_that_may_be_averaged_are_kept(tmp_path, avera
         ("loss", [3.0, 3.0, 3.0], [math.nan, 5.0, math.nan], -5.0, 2),
     ],
 )
-def test_the_best_weights_are_those_that_validated_best(tmp_path, best_by, bleus, losses, best, epoch):
-    keep = keep_weights(tmp_path, best_by=best_by)
-    train(keep, bleus, losses)
-    assert (keep.progress.best, keep.progress.best_epoch) == (best, epoch)
-    assert weight_in(keep.run.best) == [epoch, epoch]
-
-
-def test_a_resumed_run_keeps_the_best_of_before(tmp_path):
-    train(keep_weights(tmp_path), [11.0])
-    resumed = keep_weights(tmp_path, progress=Progress(best=11.0, best_epoch=1))
-    train(resumed, [7.0], first_epoch=1)
-    assert weight_in(resumed.run.best) == [1, 1]
-    train(resumed, [13.0], first_epoch=2)
-    assert weight_in(resumed.run.best) == [3, 3]
+def test_the_best_weights_are_those_that_validated_best_after_a_resumption_too(
+    tmp_path, best_by, bleus, losses, best, epoch
+):
+    first = keep_weights(tmp_path, best_by=best_by)
+    train(first, bleus[:2], losses)
+    resumed = keep_weights(tmp_path, best_by=best_by, progress=first.progress)
+    train(resumed, bleus[2:], losses and losses[2:], first_epoch=2)
+    assert (resumed.progress.best, resumed.progress.best_epoch) == (best, epoch)
+    assert weight_in(resumed.run.best) == [epoch, epoch]
 
 
 class Clock:
@@ -274,39 +219,20 @@ def load(path):
     return progress, other.network.weights[0].numpy().tolist()
 
 
-def test_all_that_resuming_needs_is_saved(tmp_path):
-    # The second has not been validated yet.
-    for progress in (Progress(17, 13, 11.0, 1, {"loss/total": 3.0}), Progress(3, 0, -math.inf, 0, {})):
-        save = save_state(tmp_path, progress=progress)
-        save.save()
-        other = model(value=31.0)
-        other.network.variables[1].assign([0, 0])
-        assert Progress.of(load_variables(save.run.last, other.resumable_variables)) == progress
-        found = [variable.numpy().tolist() for variable in other.resumable_variables]
-        assert found == [[0.0, 1.0], [5, 7], [2.0, 3.0]]  # weight, seed, moment
-
-
-def test_within_an_epoch_a_state_is_saved_every_few_minutes(tmp_path, monkeypatch):
+def test_within_an_epoch_a_state_is_saved_every_few_minutes_unless_updates_are_skipped(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, "monotonic")
     save = save_state(tmp_path / "some", steps_per_epoch=1000, minutes=2)
     found = []
     for _ in range(7):
         clock.now += 50
         found.append(update(save))
-    assert found == [None, None, 3, 3, 3, 6, 6]
-    assert save.saved_step == 6
-    save = save_state(tmp_path / "none", steps_per_epoch=1000, minutes=0)
-    assert [update(save) for _ in range(3)] == [1, 2, 3]
-    assert load(save.run.previous) == (Progress(2, metrics={"loss/total": 2.0, "loss/count": 2.0}), [2.0, 2.0])
-
-
-def test_while_updates_are_skipped_the_last_sound_state_stays(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=5, minutes=0)
-    found = []
+    assert found == [None, None, 3, 3, 3, 6, 6] and save.saved_step == 6
+    save, found = save_state(tmp_path / "always", steps_per_epoch=5, minutes=0), []
     for skipped in (0, 1, 2, 0, 1):
         save.model.updates.skipped.assign(skipped)
         found.append(update(save))
     assert found == [1, 1, 1, 4, 5]  # the epoch ends with 5
+    assert load(save.run.previous) == (Progress(4, metrics={"loss/total": 4.0, "loss/count": 4.0}), [4.0, 4.0])
 
 
 def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
@@ -337,18 +263,21 @@ def test_metrics_of_replicas_are_saved_added_up_and_come_back(tmp_path):
     assert load(save.run.last)[0].metrics == expected
     loss_metric.reset_state()
     save.progress.metrics["gone/total"] = 1.0
-    on(CountSteps(save.progress, plan()), save.model).on_epoch_begin(0)
+    on(module.CountSteps(save.progress, plan()), save.model).on_epoch_begin(0)
     assert {v.path: float(v.value.read_value()) for v in loss_metric.variables} == expected
 
 
-def test_a_signal_within_an_update_is_delivered_when_the_update_is_saved(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=1000)
+def test_a_signal_waits_until_its_update_is_saved_and_not_while_an_epoch_is_validated(tmp_path):
+    save = save_state(tmp_path, steps_per_epoch=3)
     update(save)
     save.on_train_batch_begin(0)
     signal.raise_signal(signal.SIGINT)
     with pytest.raises(Ended):
         update(save)
     assert saved(save) == 2
+    assert update(save) == 3
+    with pytest.raises(Ended):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_worker_saves_and_stops_when_another_one_has_to(tmp_path):
@@ -360,14 +289,6 @@ def test_a_worker_saves_and_stops_when_another_one_has_to(tmp_path):
     with pytest.raises(SystemExit) as stopped:  # as if by the same signal
         update(save)
     assert stopped.value.code == 143 and saved(save) == 4
-
-
-def test_a_signal_while_an_epoch_is_validated_is_delivered_at_once(tmp_path):
-    save = save_state(tmp_path, steps_per_epoch=2)
-    update(save)
-    assert update(save) == 2
-    with pytest.raises(Ended):
-        signal.raise_signal(signal.SIGINT)
 
 
 # Recovery.
@@ -402,7 +323,7 @@ def update_of_five(callback, loss=2.0, skipped=0, is_examined=True):
     return callback.model.network.variables[0].numpy().tolist()
 
 
-def test_sound_updates_are_left_alone(tmp_path, capsys):
+def test_sound_updates_are_left_alone_and_every_skipped_one_is_printed(tmp_path, capsys):
     callback = recover(tmp_path, is_saved=False)
     callback.on_train_batch_end(0)  # without a token that counts
     for loss in (1.99 * math.log(V), 3.0, 0.0):
@@ -411,6 +332,11 @@ def test_sound_updates_are_left_alone(tmp_path, capsys):
     callback.on_epoch_begin(1)
     assert update_of_five(callback) == LATER
     assert capsys.readouterr().out == ""
+    for skipped in (0, 1, 2, 0, 1, 0):  # from 22 on
+        update_of_five(callback, skipped=skipped, is_examined=False)
+    callback.examine()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"skipped     update {n}: its gradient is not finite" for n in (23, 24, 26)]
 
 
 def test_the_seeds_of_every_replica_go_on_from_where_they_are(tmp_path):
@@ -455,15 +381,6 @@ def test_what_has_broken_an_update_is_found_later_and_once(tmp_path, capsys, upd
     assert update_of_five(callback) == SAVED and "went back" not in capsys.readouterr().out
 
 
-def test_every_skipped_update_is_printed_even_if_sound_ones_follow(tmp_path, capsys):
-    callback = recover(tmp_path)
-    for skipped in (0, 1, 2, 0, 1, 0):
-        update_of_five(callback, skipped=skipped, is_examined=False)
-    callback.examine()
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"skipped     update {n}: its gradient is not finite" for n in (19, 20, 22)]
-
-
 @pytest.mark.parametrize("why", ["the epoch ends", "time is up", "a signal has come"])
 def test_an_explosion_that_has_not_been_noticed_yet_is_never_saved(tmp_path, why):
     callback = recover(tmp_path)
@@ -483,7 +400,7 @@ TRAINED = {"loss": 3.25, "accuracy": 0.5, "perplexity": 7.0, "padding": 0.125, "
 VALIDATED = {"val_loss": 5.5, "val_accuracy": 0.25, "val_perplexity": 11.0, "val_bleu": 17.0}
 
 
-def show(monkeypatch, plan, step=0, epoch=0, seconds=2):
+def show(monkeypatch, plan, step=0, epoch=0, seconds=2, **others):
     """Shows the rest of an epoch from update `step` on, of `seconds` an update and 9 seconds of validation."""
     clock, progress = Clock(monkeypatch, "monotonic"), Progress(step=step)
     shown = ShowProgress(progress, plan)
@@ -493,14 +410,17 @@ def show(monkeypatch, plan, step=0, epoch=0, seconds=2):
         clock.now += seconds
         shown.on_train_batch_end(0, TRAINED)
     clock.now += 9
-    shown.on_epoch_end(epoch, {**TRAINED, **VALIDATED})
+    shown.on_epoch_end(epoch, {**TRAINED, **VALIDATED, **others})
 
 
-def test_an_epoch_is_a_line_with_its_measures_and_its_time(monkeypatch, capsys):
-    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1)
+def test_an_epoch_is_a_line_with_its_measures_and_its_time_and_so_is_every_other_corpus(monkeypatch, capsys):
+    others = {"loss/files:a/b": 6.5, "accuracy/files:a/b": 0.125, "bleu/files:a/b": 3.0, "loss/cldr:x-y": 1.0}
+    others = {f"val_{name}": value for name, value in others.items()}
+    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1, **others)
     measures = "loss 3.250, accuracy 50.0%, perplexity 7.00; "
     measures += "validation: loss 5.500, accuracy 25.0%, perplexity 11.00, BLEU 17.0; 14 s and 9 s"
-    assert capsys.readouterr() == (f"epoch 2/3   {measures}\n", "")
+    rest = "            files:a/b: loss 6.500, accuracy 12.5%, BLEU 3.0\n            cldr:x-y: loss 1.000\n"
+    assert capsys.readouterr() == (f"epoch 2/3   {measures}\n{rest}", "")
 
 
 def test_a_long_epoch_is_a_line_every_half_minute_without_colours_and_carriage_returns(monkeypatch, capsys):
@@ -512,44 +432,31 @@ def test_a_long_epoch_is_a_line_every_half_minute_without_colours_and_carriage_r
 
 
 @pytest.mark.parametrize(
-    ("plan", "step", "epoch", "name", "total", "first"),
+    ("plan", "step", "epoch", "seconds", "name", "total", "first", "read"),
     [
-        (Plan(steps_per_epoch=7, last_step=4), 0, 0, "epoch 1/1", 4, 1),  # --max_steps
-        (Plan(steps_per_epoch=7, last_step=18), 9, 1, "epoch 2/3", 7, 3),  # resumed within an epoch
-        (Plan(steps_per_epoch=7, last_step=18), 14, 2, "epoch 3/3", 4, 1),
+        (Plan(steps_per_epoch=7, last_step=4), 0, 0, 2, "epoch 1/1", 4, 1, [1, 2, 3, 4]),  # --max_steps
+        (Plan(steps_per_epoch=7, last_step=18), 9, 1, 2, "epoch 2/3", 7, 3, [3, 4, 5, 6, 7]),  # resumed
+        (Plan(steps_per_epoch=7, last_step=18), 14, 2, 2, "epoch 3/3", 4, 1, [1, 2, 3, 4]),
+        (Plan(steps_per_epoch=14, last_step=14), 0, 0, 0.25, "epoch 1/1", 14, 1, [4, 8, 12]),
     ],
 )
-def test_a_bar_counts_to_the_updates_that_are_made(monkeypatch, capsys, plan, step, epoch, name, total, first):
+def test_a_bar_counts_to_the_updates_that_are_made_and_reads_the_loss_at_most_once_a_second(
+    monkeypatch, capsys, plan, step, epoch, seconds, name, total, first, read
+):
+    """A float of the logs is a tensor on a GPU, and to format it is to wait for the GPU."""
     monkeypatch.setattr(module, "is_watched", lambda: True)
-    bars = []
+    bars, reads = [], []
 
     class Bar(module.tqdm):
+        def set_postfix_str(self, text, refresh):
+            reads.append((self.n + 1, text))
+
         def update(self, n=1):
             super().update(n)
-            bars.append((self.desc.removesuffix(": "), self.n, self.total, self.postfix))
+            bars.append((self.desc.removesuffix(": "), self.n, self.total))
 
     monkeypatch.setattr(module, "tqdm", Bar)
-    show(monkeypatch, plan, step, epoch)
-    assert bars == [(name, n, total, "loss 3.250, 13,000 tokens/s") for n in range(first, total + 1)]
+    show(monkeypatch, plan, step, epoch, seconds)
+    assert bars == [(name, n, total) for n in range(first, total + 1)]
+    assert reads == [(n, "loss 3.250, 13,000 tokens/s") for n in read]
     assert re.match(f"{name} ", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(("seconds", "read"), [(0.25, [4, 8, 12]), (2, [*range(1, 15)])])
-def test_a_bar_reads_the_loss_at_most_once_a_second(monkeypatch, seconds, read):
-    """A float of the logs is a tensor on a GPU, and to format it is to wait for the GPU."""
-    reads, bar = [], unittest.mock.Mock()
-    bar.update.side_effect = lambda: reads.append(bar.set_postfix_str.call_count)
-    monkeypatch.setattr(module, "is_watched", lambda: True)
-    monkeypatch.setattr(module, "tqdm", lambda **_: bar)
-    show(monkeypatch, Plan(steps_per_epoch=14, last_step=14), seconds=seconds)
-    assert [n for n, (before, now) in enumerate(itertools.pairwise([0, *reads]), start=1) if now > before] == read
-
-
-def test_every_other_corpus_of_a_mixture_is_a_line_of_its_own(monkeypatch, capsys):
-    others = {"loss/files:a/b": 6.5, "accuracy/files:a/b": 0.125, "bleu/files:a/b": 3.0, "loss/cldr:x-y": 1.0}
-    validated = {**VALIDATED, **{f"val_{name}": value for name, value in others.items()}}
-    monkeypatch.setitem(globals(), "VALIDATED", validated)
-    show(monkeypatch, Plan(steps_per_epoch=7, last_step=21), step=7, epoch=1)
-    first, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith("epoch 2/3 ") and "6.500" not in first
-    assert rest == ["            files:a/b: loss 6.500, accuracy 12.5%, BLEU 3.0", "            cldr:x-y: loss 1.000"]

@@ -1,5 +1,6 @@
 """`train.py --dry_run`: the settings of a run, its corpus, and its memory and time, estimated."""
 
+import dataclasses
 import statistics
 import tempfile
 import time
@@ -20,10 +21,10 @@ from keras_transformer.tools.planning.statistics import (
     count_repeated,
     spread,
 )
-from keras_transformer.training.decide import POLICIES, Begun, Machine, decide, replace_settings
+from keras_transformer.training.decide import POLICIES, Begun, Machine, decide, start_devices
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import build_trainer, outline, start_devices
+from keras_transformer.training.train import build_trainer, outline
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -91,7 +92,7 @@ def shrunk(config, memory):
     if tf.config.list_physical_devices("GPU") or memory.total <= LITTLE:
         return config
     fewer = {"batch_tokens": min(config.batch_tokens, TOKENS_PER_REPLICA), "num_layers": 1}
-    return replace_settings(config, **fewer, **({"num_decoder_layers": 1} if config.num_decoder_layers else {}))
+    return dataclasses.replace(config, **fewer, **({"num_decoder_layers": 1} if config.num_decoder_layers else {}))
 
 
 def describe_corpus(data):
