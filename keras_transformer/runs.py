@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_transformer.config import Config, check_effect, configure
 from keras_transformer.data.corpora import pairs_corpus
-from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
@@ -25,7 +24,6 @@ from keras_transformer.training.preparation import open_split
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 from keras_transformer.translation.shortlist import Shortlist
-from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
 AnyPath = str | os.PathLike
@@ -92,7 +90,7 @@ class Run:
         shortlist: int | None = None,
         source_lang: str | None = None,
         target_lang: str | None = None,
-        compiled: bool | Programs = False,
+        compiled: Any = False,
         license: str | None = None,
         **settings: Any,
     ) -> Path:
@@ -107,8 +105,9 @@ class Run:
                 translations of the validation set are the same, and its BLEU with and without.
             source_lang, target_lang: codes of languages of a model of many. They are the default of a SavedModel, and
                 the one direction of the other formats; the default of the run by default.
-            compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs`.
-                TensorFlow Serving then needs --xla_cpu_compilation_enabled=true.
+            compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs` of
+                `keras_transformer.tools.engines.compiled`. TensorFlow Serving then needs the flag
+                --xla_cpu_compilation_enabled=true.
             license: of the model, such as "cc-by-4.0", for its card (README.md) and export.json.
 
         Returns:
@@ -130,7 +129,9 @@ class Run:
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         facts = {}
         if compiled:
-            facts["programs"] = checked_programs(compiled, translator.model, translator.shortlist)
+            tool = find_tool("engines.compiled", "`compiled`")
+            make_export = tool.CompiledExport
+            facts["programs"] = tool.checked_programs(compiled, translator.model, translator.shortlist)
         if shortlist is not None:
             facts["shortlist"] = {"size": shortlist, **compare_with_all_pieces(translator, directory)}
         export = make_export(translator, precision, **facts)
