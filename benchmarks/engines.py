@@ -44,8 +44,8 @@ def load_engines(model_dirs, tokens, is_compiled):
     """Exports every run for both engines and loads the exports: dict of name -> function from texts to translations."""
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
+    from keras_transformer.tools.engines.compiled import CompiledExport, checked_programs
     from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
-    from keras_transformer.translation.signatures import checked_programs
 
     engines, steps = {}, tokens or 0
     for model_dir in model_dirs:
@@ -59,7 +59,7 @@ def load_engines(model_dirs, tokens, is_compiled):
             engines[f"SavedModel of {name}"] = load_saved_model(path, steps)
             if is_compiled:
                 programs = checked_programs(True, translator.model)
-                path = export_to(directory, "compiled", SavedModelExport(translator, programs=programs))
+                path = export_to(directory, "compiled", CompiledExport(translator, programs=programs))
                 engines[f"compiled SavedModel of {name}"] = load_saved_model(path)
     return {name: functools.partial(translate, is_penalised=not tokens) for name, translate in engines.items()}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from keras_transformer.config import Config, check_effect, configure
 from keras_transformer.data.corpora import pairs_corpus
-from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
@@ -19,7 +18,6 @@ from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import languages_of
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
-from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 
 AnyPath = str | os.PathLike
@@ -87,7 +85,7 @@ class Run:
         shortlist: int | None = None,
         source_lang: str | None = None,
         target_lang: str | None = None,
-        compiled: bool | Programs = False,
+        compiled: Any = False,
         license: str | None = None,
         **settings: Any,
     ) -> Path:
@@ -102,8 +100,9 @@ class Run:
                 translations of the validation set are the same, and its BLEU with and without.
             source_lang, target_lang: codes of languages of a model of many. They are the default of a SavedModel, and
                 the one direction of the other formats; the default of the run by default.
-            compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs`.
-                TensorFlow Serving then needs --xla_cpu_compilation_enabled=true.
+            compiled: whether `translate` and `alternatives` of a SavedModel run as XLA programs, or the `Programs` of
+                `keras_transformer.tools.engines.compiled`. TensorFlow Serving then needs the flag
+                --xla_cpu_compilation_enabled=true.
             license: of the model, such as "cc-by-4.0", for its card (README.md) and export.json.
 
         Returns:
@@ -125,7 +124,9 @@ class Run:
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         facts = {}
         if compiled:
-            facts["programs"] = checked_programs(compiled, translator.model, translator.shortlist)
+            tool = find_tool("engines.compiled", "`compiled`")
+            make_export = tool.CompiledExport
+            facts["programs"] = tool.checked_programs(compiled, translator.model, translator.shortlist)
         if shortlist is not None:
             compare = find_tool("shortlist", "`shortlist`").compare_with_all_pieces
             facts["shortlist"] = {"size": shortlist, **compare(translator, directory)}

@@ -138,8 +138,8 @@ def check_format(arguments):
                 raise UserError(f"--{name} needs --compile true")
     if arguments.compile and arguments.shortlist:
         raise UserError("--compile needs fixed sizes, and a --shortlist has another for each batch: leave out one")
-    if arguments.format != "saved_model":
-        find_tool("engines", f"--format {arguments.format}")
+    if arguments.format != "saved_model" or arguments.compile:
+        find_tool("engines", "--compile" if arguments.compile else f"--format {arguments.format}")
 
 
 def main(arguments):
@@ -170,9 +170,8 @@ def main(arguments):
 
 def programs(arguments):
     """The `Programs` that the flags ask for."""
-    from keras_transformer.decoding.programs import Programs
-
-    return Programs(tuple(arguments.compile_rows or PROGRAM_ROWS), tuple(arguments.compile_lengths or PROGRAM_LENGTHS))
+    rows, lengths = arguments.compile_rows or PROGRAM_ROWS, arguments.compile_lengths or PROGRAM_LENGTHS
+    return find_tool("engines.compiled", "--compile").Programs(tuple(rows), tuple(lengths))
 
 
 def summarise(manifest):

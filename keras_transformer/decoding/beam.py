@@ -4,23 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.decoding.search import (
-    IMPOSSIBLE,
-    Hypotheses,
-    append,
-    empty_hypotheses,
-    is_finished,
-    next_tokens,
-    no_hypotheses,
-    normalised,
-    penalty,
-    per_row,
-    presented,
-    search,
-    take,
-    where_rows,
-    with_columns,
-)
+from keras_transformer.decoding import search
 
 OWN_OPTIONS = ("beam_size", "length_penalty")  # which the search itself reads, and not `next_tokens`
 
@@ -31,8 +15,8 @@ class Beam(NamedTuple):
     position: tf.Tensor  # int32 ()
     ids: tf.Tensor  # int32 (B, W): the tokens at `position`, which the step function reads next
     parents: tf.Tensor  # int32 (B, W): the hypothesis of the step before that each of them continues
-    live: Hypotheses  # of W, best first, of equal length in a row; scores are summed log-probabilities
-    finished: Hypotheses  # of W, best first; scores are normalised
+    live: search.Hypotheses  # of W, best first, of equal length in a row; scores are summed log-probabilities
+    finished: search.Hypotheses  # of W, best first; scores are normalised
     done: tf.Tensor  # bool (B,)
     limits: tf.Tensor  # int32 (B, 1)
     wanted: tf.Tensor  # int32 ()
@@ -43,7 +27,7 @@ class Beam(NamedTuple):
 class Candidates(NamedTuple):
     """N continuations of live hypotheses by one token, best first: 2W to choose from, W that are kept."""
 
-    hypotheses: Hypotheses  # of N; scores are summed log-probabilities
+    hypotheses: search.Hypotheses  # of N; scores are summed log-probabilities
     tokens: tf.Tensor  # int32 (B, N): the last token of each
     parents: tf.Tensor  # int32 (B, N): the live hypothesis that each extends
 
@@ -63,10 +47,10 @@ class BeamSearch:
         """The `Beam` before the first step. Its hypotheses have `room` columns, None for as many as the limits need."""
         limits = tf.convert_to_tensor(limits, tf.int32)
         options = {name: x if x.shape.rank == 2 else x[:, None] for name, x in (options or {}).items()}
-        options.setdefault("beam_size", per_row(self.width, limits, tf.int32))
-        options["length_penalty"] = per_row(length_penalty, limits)
-        live = empty_hypotheses(limits, self.width, self.pad_id, room)
-        finished = no_hypotheses(limits, self.width, self.pad_id, room)
+        options.setdefault("beam_size", search.per_row(self.width, limits, tf.int32))
+        options["length_penalty"] = search.per_row(length_penalty, limits)
+        live = search.empty_hypotheses(limits, self.width, self.pad_id, room)
+        finished = search.no_hypotheses(limits, self.width, self.pad_id, room)
         ids, parents = tf.fill(tf.shape(live.lengths), self.bos_id), tf.zeros_like(live.lengths)
         wanted = tf.convert_to_tensor(wanted, tf.int32)
         return Beam(tf.constant(0), ids, parents, live, finished, limits <= 0, limits[:, None], wanted, options, state)
@@ -79,8 +63,8 @@ class BeamSearch:
         kept = _keep_live(candidates, beam.options["beam_size"], self.eos_id)
         finished = _keep_finished(beam.finished, candidates, beam.options, self.eos_id)
 
-        moves = ~beam.done & (candidates.hypotheses.scores[:, 0] > IMPOSSIBLE)
-        live, finished = where_rows(moves, (kept.hypotheses, finished), (beam.live, beam.finished))
+        moves = ~beam.done & (candidates.hypotheses.scores[:, 0] > search.IMPOSSIBLE)
+        live, finished = search.where_rows(moves, (kept.hypotheses, finished), (beam.live, beam.finished))
         done = ~moves | _is_decided(live, finished, beam.limits, beam.options, beam.wanted)
         return beam._replace(
             position=beam.position + 1,
@@ -94,13 +78,10 @@ class BeamSearch:
 
     def results(self, beam):
         """The `Hypotheses` of a `Beam`: those that have finished, and where there are none, those under way."""
-        has_finished = beam.finished.scores[:, 0] > IMPOSSIBLE
-        return where_rows(has_finished, beam.finished, normalised(beam.live, beam.options["length_penalty"]))
-
-    def with_columns(self, beam, columns):
-        """The `Beam` with so many columns of ids."""
-        live, finished = (with_columns(each, columns, self.pad_id) for each in (beam.live, beam.finished))
-        return beam._replace(live=live, finished=finished)
+        has_finished = beam.finished.scores[:, 0] > search.IMPOSSIBLE
+        return search.where_rows(
+            has_finished, beam.finished, search.normalised(beam.live, beam.options["length_penalty"])
+        )
 
 
 def beam_search(step, state, limits, *, length_penalty, wanted=1, options=None, **how):
@@ -137,29 +118,31 @@ def beam_search(step, state, limits, *, length_penalty, wanted=1, options=None, 
     """
     searching = BeamSearch(step, **how)
     beam = searching.begin(state, limits, length_penalty, wanted, options)
-    return presented(search(searching.advance, beam, searching.results), searching.pad_id)
+    return search.run(searching, beam)
 
 
 def _expand(live, logits, options):
     """The 2W most likely continuations of a row: at most W of them end in eos, so at least W go on."""
     width = live.scores.shape[1]
     # One hypothesis can contribute no more than its W most likely continuations and eos.
-    log_probs, tokens = next_tokens(logits, live, options, width + 1)  # (B, W, W + 1)
+    log_probs, tokens = search.next_tokens(logits, live, options, width + 1)  # (B, W, W + 1)
     per_parent = tokens.shape[2]
     flat = [-1, width * per_parent]
     scores, chosen = tf.math.top_k(tf.reshape(live.scores[..., None] + log_probs, flat), 2 * width)  # (B, 2W)
-    tokens = take(tf.reshape(tokens, flat), chosen)
+    tokens = search.take(tf.reshape(tokens, flat), chosen)
     parents = chosen // per_parent
-    return Candidates(append(take(live, parents), tokens, scores), tokens, parents)
+    return Candidates(search.append(search.take(live, parents), tokens, scores), tokens, parents)
 
 
 def _keep_live(candidates, beam_size, eos_id):
     """The most likely candidates that have not ended, as many as the row's beam holds."""
     hypotheses, tokens, _ = candidates
     width = hypotheses.scores.shape[1] // 2
-    scores, kept = tf.math.top_k(tf.where(is_finished(tokens, eos_id), IMPOSSIBLE, hypotheses.scores), width)
-    scores = tf.where(tf.range(width) < beam_size, scores, IMPOSSIBLE)
-    candidates = take(candidates, kept)
+    scores, kept = tf.math.top_k(
+        tf.where(search.is_finished(tokens, eos_id), search.IMPOSSIBLE, hypotheses.scores), width
+    )
+    scores = tf.where(tf.range(width) < beam_size, scores, search.IMPOSSIBLE)
+    candidates = search.take(candidates, kept)
     return candidates._replace(hypotheses=candidates.hypotheses._replace(scores=scores))
 
 
@@ -168,12 +151,12 @@ def _keep_finished(finished, candidates, options, eos_id):
     width = finished.scores.shape[1]
     slots = tf.range(width)
     ending, tokens, _ = tf.nest.map_structure(lambda x: x[:, :width], candidates)
-    ending = normalised(ending, options["length_penalty"])
-    has_ended = is_finished(tokens, eos_id) & (slots < options["beam_size"])
-    ending = ending._replace(scores=tf.where(has_ended, ending.scores, IMPOSSIBLE))
+    ending = search.normalised(ending, options["length_penalty"])
+    has_ended = search.is_finished(tokens, eos_id) & (slots < options["beam_size"])
+    ending = ending._replace(scores=tf.where(has_ended, ending.scores, search.IMPOSSIBLE))
     both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=1), finished, ending)  # of 2W
     scores, kept = tf.math.top_k(both.scores, width)
-    return take(both, kept)._replace(scores=tf.where(slots < options["beam_size"], scores, IMPOSSIBLE))
+    return search.take(both, kept)._replace(scores=tf.where(slots < options["beam_size"], scores, search.IMPOSSIBLE))
 
 
 def _is_decided(live, finished, limits, options, wanted):
@@ -182,10 +165,10 @@ def _is_decided(live, finished, limits, options, wanted):
     # Log-probabilities only fall. So the best score still to come is at most today's best log-probability under the
     # mildest penalty ahead: that of the limit, or that of the next step where alpha is negative.
     alpha = options["length_penalty"]
-    best_to_come = scores / tf.maximum(penalty(limits, alpha), penalty(lengths + 1, alpha))
+    best_to_come = scores / tf.maximum(search.penalty(limits, alpha), search.penalty(lengths + 1, alpha))
     is_hopeless = best_to_come <= tf.gather(finished.scores, wanted - 1, axis=1)[:, None]
-    is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > IMPOSSIBLE
+    is_full = tf.gather(finished.scores, options["beam_size"] - 1, batch_dims=1) > search.IMPOSSIBLE
     # Behind the best, whatever is wanted: so the first of several results is the one result of a search for one. All
     # of this step have the same length, so with a beam of 1 no live hypothesis is ahead of one that has just finished.
-    is_behind = scores / penalty(lengths, alpha) <= finished.scores[:, :1]
+    is_behind = scores / search.penalty(lengths, alpha) <= finished.scores[:, :1]
     return tf.squeeze(is_hopeless | (is_full & is_behind) | (lengths >= limits), axis=1)

@@ -296,15 +296,33 @@ def log_probs_of(logits, states, labels):
     Returns:
         float32 (N,).
     """
-    log_probs = tf.zeros([0])
-    for start in tf.range(0, tf.size(labels), LOGITS_AT_A_TIME):
-        tf.autograph.experimental.set_loop_options(
-            parallel_iterations=1, shape_invariants=[(log_probs, tf.TensorShape([None]))]
-        )
-        some = slice(start, start + LOGITS_AT_A_TIME)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], logits(states[some]))
-        log_probs = tf.concat([log_probs, -losses], axis=0)
-    return log_probs
+
+    def log_probs(some):
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels[some], logits(states[some]))
+
+    return in_turn(log_probs, tf.size(labels), LOGITS_AT_A_TIME, tf.zeros([0]))
+
+
+def in_turn(work, count, at_a_time, nothing):
+    """Does some rows after the other, so that memory does not grow with their number.
+
+    Args:
+        work: function from the slice of some rows to a nest of tensors (n, ...).
+        count: number of rows, an int scalar.
+        at_a_time: most rows of a slice, an int of the same type.
+        nothing: the nest for no rows, of tensors (0, ...). Axes may be of unknown size.
+
+    Returns:
+        the nest for all rows.
+    """
+
+    def body(start, found):
+        more = work(slice(start, start + at_a_time))
+        found = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), found, more)
+        return start + at_a_time, found
+
+    start = tf.zeros_like(count), nothing
+    return loop(lambda start, _: start < count, body, start, parallel_iterations=1)[1]
 
 
 def search(advance, state, results):
@@ -336,6 +354,16 @@ def search(advance, state, results):
     return loop(lambda rows, *_: tf.size(rows) > 0, go_on, start)[-1]
 
 
+def run(searching, state):
+    """The result of a search from its first state: `Hypotheses`.
+
+    Args:
+        searching: `BeamSearch`, `SingleSearch`, or another object with their `advance`, `results` and `pad_id`.
+        state: what its `begin` gives.
+    """
+    return presented(search(searching.advance, state, searching.results), searching.pad_id)
+
+
 def take_rows(state, rows):
     """The rows named by `rows`, int (R,), of every tensor (B, ...) of a nest; scalars as they are."""
     return tf.nest.map_structure(lambda x: tf.gather(x, rows) if x.shape.rank else x, state)
@@ -360,10 +388,10 @@ def _most_are_under_way(state):
     return 2 * tf.math.count_nonzero(state.done, dtype=tf.int32) < tf.size(state.done)
 
 
-def loop(cond, body, start):
-    """A loop of TensorFlow over nests of tensors (B, ...) and scalars, whose rows may become more or fewer."""
+def loop(cond, body, start, **how):
+    """A `tf.while_loop` over nests of tensors (B, ...) and scalars, whose rows may become more or fewer."""
 
     def invariant(tensor):
         return tf.TensorShape([None, *tensor.shape[1:]][: tensor.shape.rank])
 
-    return tf.while_loop(cond, body, start, shape_invariants=tf.nest.map_structure(invariant, start))
+    return tf.while_loop(cond, body, start, shape_invariants=tf.nest.map_structure(invariant, start), **how)

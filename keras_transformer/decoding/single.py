@@ -4,21 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.decoding.search import (
-    IMPOSSIBLE,
-    Hypotheses,
-    append,
-    drawn_tokens,
-    empty_hypotheses,
-    is_finished,
-    next_tokens,
-    normalised,
-    per_row,
-    presented,
-    search,
-    where_rows,
-    with_columns,
-)
+from keras_transformer.decoding import search
 
 
 class SearchState(NamedTuple):
@@ -26,7 +12,7 @@ class SearchState(NamedTuple):
 
     position: tf.Tensor  # int32 ()
     ids: tf.Tensor  # int32 (B, 1): the tokens at `position`, which the step function reads next
-    hypotheses: Hypotheses  # of W = 1; scores are summed log-probabilities
+    hypotheses: search.Hypotheses  # of W = 1; scores are summed log-probabilities
     done: tf.Tensor  # bool (B,)
     limits: tf.Tensor  # int32 (B, 1)
     options: dict  # name -> (B, 1)
@@ -47,8 +33,8 @@ class SingleSearch:
         """The `SearchState` before the first step; `wanted` changes nothing. See `BeamSearch.begin`."""
         limits = tf.convert_to_tensor(limits, tf.int32)
         options = {name: option[:, None] for name, option in (options or {}).items()}
-        options["length_penalty"] = per_row(length_penalty, limits)
-        empty = empty_hypotheses(limits, 1, self.pad_id, room)
+        options["length_penalty"] = search.per_row(length_penalty, limits)
+        empty = search.empty_hypotheses(limits, 1, self.pad_id, room)
         ids = tf.fill(tf.shape(empty.lengths), self.bos_id)
         return SearchState(tf.constant(0), ids, empty, limits <= 0, limits[:, None], options, state)
 
@@ -56,26 +42,22 @@ class SingleSearch:
         """The `SearchState` after one more step."""
         logits, state = self.step(now.ids, tf.zeros_like(now.ids), now.position, now.state)
         if "temperature" in now.options:
-            chosen = drawn_tokens(logits, now.options, now.position)
+            chosen = search.drawn_tokens(logits, now.options, now.position)
         else:
-            chosen = next_tokens(logits, now.hypotheses, {}, 1)
+            chosen = search.next_tokens(logits, now.hypotheses, {}, 1)
         log_probs, tokens = (x[..., 0] for x in chosen)  # (B, 1)
-        longer = append(now.hypotheses, tokens, now.hypotheses.scores + log_probs)
+        longer = search.append(now.hypotheses, tokens, now.hypotheses.scores + log_probs)
 
-        moves = ~now.done & (longer.scores[:, 0] > IMPOSSIBLE)
-        hypotheses = where_rows(moves, longer, now.hypotheses)
-        ended = tf.squeeze(is_finished(tokens, self.eos_id) | (hypotheses.lengths >= now.limits), axis=1)
+        moves = ~now.done & (longer.scores[:, 0] > search.IMPOSSIBLE)
+        hypotheses = search.where_rows(moves, longer, now.hypotheses)
+        ended = tf.squeeze(search.is_finished(tokens, self.eos_id) | (hypotheses.lengths >= now.limits), axis=1)
         return now._replace(
             position=now.position + 1, ids=tokens, hypotheses=hypotheses, done=~moves | ended, state=state
         )
 
     def results(self, now):
         """The `Hypotheses` of a `SearchState`."""
-        return normalised(now.hypotheses, now.options["length_penalty"])
-
-    def with_columns(self, now, columns):
-        """The `SearchState` with so many columns of ids."""
-        return now._replace(hypotheses=with_columns(now.hypotheses, columns, self.pad_id))
+        return search.normalised(now.hypotheses, now.options["length_penalty"])
 
 
 def greedy_search(step, state, limits, **how):
@@ -105,4 +87,4 @@ def sample(step, state, limits, options, *, length_penalty, **how):
     """
     searching = SingleSearch(step, **how)
     state = searching.begin(state, limits, length_penalty, options=options)
-    return presented(search(searching.advance, state, searching.results), searching.pad_id)
+    return search.run(searching, state)

@@ -48,6 +48,7 @@ def write_manifest(directory, number, export, origin, parity, loading, libraries
         libraries: names of packages that the export needs besides `LIBRARIES`.
     """
     directory = Path(directory)
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
     manifest = {
         "version": number,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -55,7 +56,7 @@ def write_manifest(directory, number, export, origin, parity, loading, libraries
         "run": origin,
         "parity": asdict(parity),
         "loading": asdict(loading),
-        "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files_of(directory)},
+        "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files},
         "libraries": installed([*LIBRARIES, *libraries]),
     }
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -64,11 +65,6 @@ def write_manifest(directory, number, export, origin, parity, loading, libraries
 def read_manifest(directory):
     """Reads export.json from the directory of an export: dict."""
     return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
-
-
-def files_of(directory):
-    """Lists the files below a directory, sorted."""
-    return sorted(path for path in Path(directory).rglob("*") if path.is_file())
 
 
 def describe_file(path):

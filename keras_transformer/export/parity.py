@@ -68,31 +68,7 @@ def prove(export, directory, sentences):
         seconds = time.perf_counter() - started
         found = translate(sentences)
         loading = Loading(seconds, max(0, resident() - before))
-    expected = export.expected(sentences)
-    return check_parity(export, sentences, expected, found), loading
-
-
-def resident():
-    """The bytes of memory of this process and of those that it has started: an engine may have a process of its own."""
-    this = psutil.Process()
-    return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))
-
-
-def check_parity(export, sentences, expected, found):
-    """Compares two results: `expected` from the run and `found` from the export.
-
-    Args:
-        export: see `export_version`.
-        sentences: list of str.
-        expected, found: list of str, the translations or their pieces; list of float scores.
-
-    Returns:
-        `Parity`.
-
-    Raises:
-        ExportError: see `prove`.
-    """
-    rows = list(zip(sentences, *expected, *found, strict=True))
+    rows = list(zip(sentences, *export.expected(sentences), *found, strict=True))
     differing = [(sentence, text, other) for sentence, text, _, other, _ in rows if text != other]
     equal = len(rows) - len(differing)
     if equal < export.least_equal * len(rows):
@@ -108,4 +84,10 @@ def check_parity(export, sentences, expected, found):
             f"the export scores a translation otherwise than the run directory: the scores differ by {largest:.2g}, "
             f"more than {export.score_tolerance:.2g}: {export.advice}"
         )
-    return Parity(export.reference.settings["beam_size"], len(rows), equal, largest)
+    return Parity(export.reference.settings["beam_size"], len(rows), equal, largest), loading
+
+
+def resident():
+    """The bytes of memory of this process and of those that it has started: an engine may have a process of its own."""
+    this = psutil.Process()
+    return sum(process.memory_info().rss for process in (this, *this.children(recursive=True)))

@@ -16,12 +16,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.errors import ExportError, counted
 from keras_transformer.export.compact import compact_saved_model
-from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, texts_of_programs, write_warm_up
+from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.layers.embedding import columns_of
 from keras_transformer.translation.options import LANGUAGE_INPUTS
-from keras_transformer.words import words_of
 
-MOST_TIES = 0.02  # share of the translations that may differ where their scores are equal
 LEAST_EQUAL_ROUNDED = 0.8  # share of the translations that stay the same where numbers are rounded otherwise
 
 # What people without this project do with an export. On the CPU, because the process that exports may hold the GPU.
@@ -100,15 +98,13 @@ class SavedModelExport:
         precision: "float32" or "bfloat16", of the weights and of the computation. bfloat16 halves the size, and
             changes a few translations; it is fast only where the hardware multiplies it.
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
-        programs: `Programs` that `translate` and `alternatives` run; None for an export without XLA.
     """
 
     libraries, has_shortlist = (), True
+    programs, warm_up_texts = None, ()  # see `Signatures` and `warm_up_requests`
 
-    def __init__(self, translator, precision="float32", shortlist=None, programs=None):
-        self.reference = translator
-        self.shortlist, self.programs = shortlist, programs
-        self.precision = precision
+    def __init__(self, translator, precision="float32", shortlist=None):
+        self.reference, self.precision, self.shortlist = translator, precision, shortlist
         is_exact = precision == "float32"
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if is_exact else (LEAST_EQUAL_ROUNDED, np.inf)
         self.advice = "report it, as no setting helps" if is_exact else "choose `precision` float32"
@@ -128,8 +124,7 @@ class SavedModelExport:
         tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
-        texts = texts_of_programs(self.programs, translator.source_tokenizer)
-        write_warm_up(directory, translator.tags, texts)
+        write_warm_up(directory, translator.tags, self.warm_up_texts)
 
     @contextlib.contextmanager
     def opened(self, directory):
@@ -145,42 +140,22 @@ class SavedModelExport:
 
         def translate_batch(sentences):
             outputs = run(session, signatures["serving_default"], sentences, **self.languages(len(sentences)))
-            texts = [text.decode("utf-8") for text in outputs["translation"]]
-            if self.programs:
-                self.check_programs(session, signatures["serving_default"], sentences)
+            return [text.decode("utf-8") for text in outputs["translation"]], outputs["score"].tolist()
+
+        def translate(sentences):
+            texts, scores = translate_batch(sentences)
+            self.check(translate_batch, sentences)
             translated.append((sentences, texts))
-            return texts, outputs["score"].tolist()
+            return texts, scores
 
         with open_like_serving(directory) as (session, signatures):
             replay(session, signatures, requests)
-            yield translate_batch
+            yield translate
         for sentences, texts in translated:  # now, when the memory of the Session is free
             self.check_in_python(directory, sentences, texts)
 
-    def check_programs(self, session, signature, sentences):
-        """Raises ExportError if a program, or the way around it, translates otherwise than the run.
-
-        Every program gets as many texts as it takes, and one more text or a longer one goes past each.
-        """
-        batches = list(batches_of_programs(self.programs, self.reference.source_tokenizer, sentences))
-        expected = [each for batch in batches for each in zip(*self.expected(batch), strict=True)]
-        rows = [(text, len(batch)) for batch in batches for text in batch]
-        found = []
-        for batch in batches:
-            outputs = run(session, signature, batch, **self.languages(len(batch)))
-            texts = [text.decode("utf-8") for text in outputs["translation"]]
-            found += zip(texts, outputs["score"].tolist(), strict=True)
-        compared = list(zip(rows, expected, found, strict=True))
-        faults = [each for each in compared if not abs(each[1][1] - each[2][1]) <= self.score_tolerance]
-        others = [each for each in compared if each[1][0] != each[2][0]]
-        most = max(MOST_TIES, 2 * (1 - self.least_equal))  # these texts are no sentences: rounding changes more of them
-        faults += others if len(others) > most * len(rows) else []
-        if faults:
-            (text, size), one, two = faults[0]
-            raise ExportError(
-                f"a compiled program translates {text!r} in a batch of {size} to {two[0]!r} (score {two[1]:.4f}), the "
-                f"run directory to {one[0]!r} ({one[1]:.4f}): {self.advice}"
-            )
+    def check(self, translate_batch, sentences):
+        """Raises ExportError for another fault; `translate_batch` is that of the Session. Here, it finds none."""
 
     def check_in_python(self, directory, sentences, texts):
         """Raises ExportError if Python's loader translates otherwise than a Session, which found `texts`."""
@@ -219,38 +194,10 @@ class SavedModelExport:
             "weights": self.precision,
             "search": self.reference.settings,
             **({"shortlist": self.shortlist} if self.shortlist else {}),
-            **({"programs": self.programs.listed()} if self.programs else {}),
             **({"languages": self.reference.tags.listed()} if self.reference.tags else {}),
             "signatures": describe_signatures(model.meta_graphs[0].signature_def),
             "warm_up": describe_warm_up(directory),
         }
-
-
-def batches_of_programs(programs, tokenizer, sentences):
-    """Texts that go through every program, and just past it: yields lists of str.
-
-    Args:
-        programs: `Programs`.
-        tokenizer: `Tokenizer` of the sentences.
-        sentences: list of str with words, of which the texts are made.
-    """
-    words = [word for sentence in sentences for word in words_of(sentence)]
-    numbers = tokenizer.encode(tf.constant(words)).row_lengths().numpy().tolist()
-
-    def text_of(first, most):
-        chosen, left = [], most
-        for word, number in itertools.islice(itertools.cycle(zip(words, numbers, strict=True)), first, first + most):
-            left -= number
-            if left < 0 and chosen:
-                break
-            chosen.append(word)
-        return " ".join(chosen)
-
-    for length in programs.lengths:
-        for rows in programs.rows:
-            yield [text_of(row, length) for row in range(rows)]
-    yield [text_of(0, programs.lengths[-1] + 5)]
-    yield [text_of(row, programs.lengths[0]) for row in range(programs.rows[-1] + 1)]
 
 
 def share_default(directory):

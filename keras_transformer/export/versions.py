@@ -14,12 +14,6 @@ from keras_transformer.files import whole_directory
 from keras_transformer.process import find_tool
 
 
-def next_version(export_dir):
-    """Returns the largest version in EXPORT_DIR plus one, or 1 if EXPORT_DIR has no version."""
-    versions = [int(path.name) for path in Path(export_dir).glob("*") if path.name.isdigit()]
-    return max(versions, default=0) + 1
-
-
 @contextlib.contextmanager
 def new_version(export_dir, version=None):
     """Gives the block a temporary directory, and renames the directory to EXPORT_DIR/VERSION at the end of the block.
@@ -29,7 +23,7 @@ def new_version(export_dir, version=None):
 
     Args:
         export_dir: the directory of all versions; created if missing.
-        version: positive int; the next free version by default. An existing version is never overwritten.
+        version: positive int; one more than the largest version by default. An existing version is never overwritten.
 
     Yields:
         (Path of the empty temporary directory, Path of the final directory).
@@ -39,7 +33,8 @@ def new_version(export_dir, version=None):
         FileError: if the disk is full, or something else forbids to write.
     """
     export_dir = Path(export_dir)
-    version = next_version(export_dir) if version is None else version
+    if version is None:
+        version = max((int(path.name) for path in export_dir.glob("*") if path.name.isdigit()), default=0) + 1
     if version < 1:
         raise ExportError(f"`version` must be a positive integer. Received: {version}")
     final = export_dir / str(version)

@@ -5,7 +5,6 @@ TensorFlow Serving reads the requests from a file beside the SavedModel. If one 
 not load the version. The export therefore replays every request.
 """
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -22,58 +21,35 @@ BATCH_SIZES = (1, 16)  # A single request, and `max_batch_size` of serving/confi
 
 
 def warm_up_requests(tags=None, texts=()):
-    """Returns one PredictRequest per signature and batch size, and one per program: list. They name no model.
+    """Returns one PredictRequest per signature and batch size, and one per text: list. They name no model.
 
     There is none for `serving_default`, which is another name of `translate`.
 
     Args:
         tags: `LanguageTags` of a model of many languages, or None.
-        texts: the text and the batch size of each compiled program, from `texts_of_programs`.
+        texts: (text, batch size) of more requests of `translate`.
     """
-    languages = dict(zip(LANGUAGE_INPUTS, tags.default_codes, strict=True)) if tags else {}
     wanted = [(signature, TEXT, size) for signature in INPUTS for size in BATCH_SIZES]
-    return [
-        warm_up_request(signature, inputs_of(signature, tags), size, languages, text)
-        for signature, text, size in [*wanted, *(("translate", *each) for each in texts)]
-    ]
+    return [warm_up_request(*each, tags) for each in [*wanted, *(("translate", *text) for text in texts)]]
 
 
-def texts_of_programs(programs, tokenizer):
-    """The requests that reach each compiled program: a text of its length, and its rows. List of (str, int).
-
-    Args:
-        programs: `Programs`, or None.
-        tokenizer: `Tokenizer` of the texts.
-    """
-    if programs is None:
-        return []
-    words = TEXT.rstrip(".").split()
-    texts = [" ".join(itertools.islice(itertools.cycle(words), n)) for n in range(1, programs.lengths[-1] + 1)]
-    numbers = [len(ids) for ids in tokenizer.encode(tf.constant(texts)).to_list()]
-    found = []
-    for length, shorter in zip(programs.lengths, (0, *programs.lengths), strict=False):
-        fitting = [text for text, number in zip(texts, numbers, strict=True) if shorter < number <= length]
-        found += [(text, rows) for text in fitting[-1:] for rows in programs.rows]
-    return found
-
-
-def warm_up_request(signature, inputs, batch_size, languages, text=TEXT):
+def warm_up_request(signature, text, batch_size, tags):
     """Makes a request with a text in every row and with the example of each option, so every operation runs.
 
     Args:
         signature: str.
-        inputs: input name -> dtype, of the signature.
-        batch_size: int.
-        languages: dict, values of the inputs `LANGUAGE_INPUTS`.
         text: str.
+        batch_size: int.
+        tags: see `warm_up_requests`.
 
     Returns:
         PredictRequest.
     """
     request = PredictRequest()
     request.model_spec.signature_name = signature
-    examples = {option.name: option.example for option in OPTIONS} | languages
-    for name, dtype in inputs.items():
+    examples = {option.name: option.example for option in OPTIONS}
+    examples |= dict(zip(LANGUAGE_INPUTS, tags.default_codes, strict=True)) if tags else {}
+    for name, dtype in inputs_of(signature, tags).items():
         values = [examples.get(name, text)] * batch_size
         request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
     return request

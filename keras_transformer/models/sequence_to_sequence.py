@@ -66,7 +66,7 @@ class SequenceToSequence(keras.Model):
         """The state before the first token, for `width` (W) hypotheses per row.
 
         With a `room`, int scalar, the state has places for so many positions, and its shapes never change: a compiled
-        search needs this (`decoding/programs.py`). Without one, it may grow. A state that never grows ignores the room.
+        search needs this (`tools/engines/compiled.py`). Without one, it may grow. A state that never grows ignores it.
         """
         raise self._missing("start")
 

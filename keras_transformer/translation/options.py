@@ -62,14 +62,7 @@ OPTIONS = (
         "alpha of ((5 + n) / 6)^alpha; larger values prefer longer translations",
     ),
     Option(
-        "beam_size",
-        _BEAM,
-        "int32",
-        1,
-        MOST_HYPOTHESES,
-        0,
-        None,
-        2,
+        *("beam_size", _BEAM, "int32", 1, MOST_HYPOTHESES, 0, None, 2),
         "hypotheses that beam search keeps; an export has a largest number, which export.py sets",
     ),
     Option(
@@ -101,16 +94,16 @@ OPTIONS = (
     ),
 )
 
+
+def options_of(signature):
+    """The options that a signature takes, a list of `Option`."""
+    return [option for option in OPTIONS if option.signature == signature]
+
+
 INPUTS = {
     "translate": {"text": "string"},
     "alternatives": {"text": "string"},
-    **{
-        signature: {
-            "text": "string",
-            **{option.name: option.dtype for option in OPTIONS if option.signature == signature},
-        }
-        for signature in (_BEAM, _SAMPLE)
-    },
+    **{name: {"text": "string"} | {each.name: each.dtype for each in options_of(name)} for name in (_BEAM, _SAMPLE)},
     "score": {"text": "string", "translation": "string"},
     "explain": {"text": "string"},
 }
@@ -120,18 +113,14 @@ LANGUAGE_INPUTS = {"source_lang": "string", "target_lang": "string"}
 """The inputs that every signature of a model of many languages has besides; "" is the default of the model."""
 
 _BEST = {"translation": ("string", "B"), "score": ("float32", "B")}
+_PIECES = {"pieces": ("string", "BT"), "token_scores": ("float32", "BT")}
 OUTPUTS = {
     "translate": _BEST,
     "alternatives": {"translations": ("string", "BW"), "scores": ("float32", "BW")},
     _BEAM: _BEST,
     _SAMPLE: _BEST,
-    "score": {"score": ("float32", "B"), "token_scores": ("float32", "BT"), "pieces": ("string", "BT")},
-    "explain": {
-        "source_pieces": ("string", "BS"),
-        "pieces": ("string", "BT"),
-        "token_scores": ("float32", "BT"),
-        "alignment": ("float32", "BTS"),
-    },
+    "score": {"score": ("float32", "B"), **_PIECES},
+    "explain": {"source_pieces": ("string", "BS"), **_PIECES, "alignment": ("float32", "BTS")},
 }
 """The outputs of every signature: name -> (dtype, dimensions): B texts, W alternatives, T pieces, S source pieces."""
 
@@ -139,11 +128,6 @@ OUTPUTS = {
 def inputs_of(signature, tags=None):
     """The inputs of a signature, name -> dtype; with those of a model of many languages if there are `tags`."""
     return INPUTS[signature] | (LANGUAGE_INPUTS if tags else {})
-
-
-def options_of(signature):
-    """The options that a signature takes, a list of `Option`."""
-    return [option for option in OPTIONS if option.signature == signature]
 
 
 def check_options(signature, given):
@@ -197,13 +181,3 @@ def complete_inputs(signature, inputs):
         if isinstance(values, (list, tuple)) and len(values) != number:
             raise UserError(f"`{name}` must have one value for every text. Received: {len(values)}, of {number} texts")
     return {**options, **dict.fromkeys(LANGUAGE_INPUTS), **inputs}
-
-
-def markdown_table(signature):
-    """The options of a signature as a Markdown table, which docs/translate.md and serving/README.md show."""
-    rows = ["| input | dtype | range | not given | default | meaning |", "|---|---|---|---|---|---|"]
-    for option in options_of(signature):
-        not_given = '`""`' if option.not_given == "" else "NaN" if option.not_given != option.not_given else "0"
-        cells = (f"`{option.name}`", option.dtype, option.range or "text", not_given, option.default_text, option.help)
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)

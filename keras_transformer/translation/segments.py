@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.config import FIRST_PLACEHOLDER_ID, PAD_ID
-from keras_transformer.decoding.placeholders import Required
+from keras_transformer.config import PAD_ID
 from keras_transformer.decoding.search import penalty
-from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import with_eos
 from keras_transformer.translation.options import OPTIONS
 from keras_transformer.translation.sentences import BLANK, BORDER, CLOSING, DIVISION, NO_SPACE, RESERVED, WIDE_STOP
@@ -122,9 +120,8 @@ def divisions(ids, starts_word, starts_character, max_length):
     word, character = latest(place, starts_word), latest(place, starts_character)
     max_length = tf.cast(max_length, tf.int64)
     reach = tf.maximum(max_length // 4, 1)
-    unit = (
-        word + (character - word) // reach * reach
-    )  # where the word begins, or the last multiple of `reach` in a long word
+    # Where the word begins, or the last multiple of `reach` in a long word.
+    unit = word + (character - word) // reach * reach
 
     # A word belongs to the part in which it starts, so a part can exceed the limit by one word.
     room = tf.maximum(max_length - reach - LONGEST_CHARACTER, 1)
@@ -203,24 +200,6 @@ def prefix_ids(tokenizer, prefix, segments):
     text = tf.strings.regex_replace(prefix, f"^{BLANK}+", "")
     ids = tokenizer.encode(text)[:, :MOST_FORCED].to_tensor(PAD_ID)
     return tf.where(segments.places[:, None] == 0, tf.gather(ids, segments.rows), PAD_ID)
-
-
-def required_placeholders(tokenizers, source_ids, limits, options):
-    """The placeholders that the translation of each part must have.
-
-    Args:
-        tokenizers: `Tokenizer`s of texts and of translations.
-        source_ids: int32 (P, S), padded.
-        limits: int32 (P,), most tokens of each translation.
-        options: dict of the options of a search.
-
-    Returns:
-        `Required`; () for a model without placeholders.
-    """
-    if not all(tokenizer.has_placeholders for tokenizer in tokenizers):
-        return ()
-    prefix = options.get("prefix", source_ids[:, :0])
-    return Required.of(source_ids, prefix, limits, FIRST_PLACEHOLDER_ID, len(PLACEHOLDERS))
 
 
 def at_once(text):

@@ -97,8 +97,8 @@ def divisions_of(source_tokenizer, target_tokenizer, split_sentences, known):
     divisions = []
     for tokenizers, stops in sides:
         unread, opaque, similar = _classes(without_piece(tokenizers))
-        around = Around.of(unread)
-        breaks = breaks_of(stops, around) if split_sentences else line_breaks(around)
+        space = f"{SPACE[:-1]}{unread}]"
+        breaks = breaks_of(stops, space) if split_sentences else line_breaks(space)
         nothing, copied = rf"(?:[^\p{{L}}\p{{N}}{NO_SPACE}]|[{opaque}])*", COPIED
         if opaque:
             copied = rf"{nothing}[{opaque}]{nothing}|{COPIED}" if known.copies_unknown else f"{nothing}|{NO_SPACE}"
@@ -119,26 +119,6 @@ def _classes(unread):
     return ranges_of(unread), ranges_of(unread - similar.keys()), rules
 
 
-class Around(NamedTuple):
-    """Patterns of what may stand around a sentence.
-
-    Args:
-        space: one character.
-        lead: any number of characters before a sentence.
-        tail: any number of characters behind a sentence.
-    """
-
-    space: str
-    lead: str
-    tail: str
-
-    @classmethod
-    def of(cls, unread=""):
-        """The patterns for the characters without a piece, a str of ranges."""
-        space = f"{SPACE[:-1]}{unread}]"
-        return cls(space, f"{space}*", f"{space}*")
-
-
 def _either_case(word):
     first = word[0]
     forms = sorted({first, first.lower(), first.upper()})
@@ -149,40 +129,38 @@ def _pattern(words):
     return "|".join(words).replace("0", r"\p{Nd}")
 
 
-def line_breaks(around):
+def line_breaks(space=SPACE):
     """The replacements that put `BORDER` between lines and the white space beside them.
 
     Args:
-        around: `Around`.
+        space: pattern of one character that may stand around a sentence.
 
     Returns:
         tuple of (pattern of RE2, replacement).
     """
-    _, lead, tail = around
-    edges = rf"(\A{lead}|{tail}{LINE_BREAK}{lead}|{tail}\z)"
+    edges = rf"(\A{space}*|{space}*{LINE_BREAK}{space}*|{space}*\z)"
     return ((edges, rf"{BORDER}\1{BORDER}"), (f"{BORDER}{BORDER}", ""))
 
 
-def breaks_of(full_stops, around):
+def breaks_of(full_stops, space=SPACE):
     """As `line_breaks`, between sentences, too; full_stops: `FullStops`."""
     known = map(_either_case, dict.fromkeys([*ABBREVIATIONS, *full_stops.abbreviations]))
     ends = ((rf"((?:\A|[^{LETTERS_AND_DIGITS}.])(?:{_pattern(full_stops.ends)})\.{CLOSINGS}){STOPPED}", rf"\1{ENDED}"),)
     return (
-        *line_breaks(around),
+        *line_breaks(space),
         (rf"((?:\.|{MARK}){CLOSINGS})({BLANK})", rf"\1{STOPPED}\2"),
         *((f"({before}){STOPPED}({behind})", r"\1\2") for before, behind in NO_ENDS),
         (rf"((?:(?:{WORD_BEFORE}|{CLOSING})\.|{MARK}){CLOSINGS}){STOPPED}", rf"\1{ENDED}"),
         (rf"({WHOLE}{CONSONANT}+\.{CLOSINGS}){ENDED}", r"\1"),
         *(ends if full_stops.ends else ()),
         (rf"((?:{WHOLE}(?:{_pattern(known)})|\p{{Thai}})\.{CLOSINGS}){ENDED}", r"\1"),
-        (rf"{ENDED}({BLANK}{around.lead})({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
+        (rf"{ENDED}({BLANK}{space}*)({BEGINNING})", rf"{BORDER}\1{BORDER}\2"),
         (f"[{STOPPED}{ENDED}]", ""),
         (rf"({WIDE_STOP})([^\pP\pZ\pC{BORDER}]|[\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
         (rf"({TIGHT_STOP})([\p{{L}}\p{{Ps}}\p{{Pi}}])", rf"\1{BORDER}{NO_SPACE}{BORDER}\2"),
-        (rf"({around.tail}){BORDER}({around.space}*){BORDER}", rf"{BORDER}\1\2{BORDER}"),
-        (rf"({BORDER}{around.space}*){BORDER}({around.lead})", rf"\1\2{BORDER}"),
+        (rf"({space}*){BORDER}({space}*){BORDER}", rf"{BORDER}\1\2{BORDER}"),
+        (rf"({BORDER}{space}*){BORDER}({space}*)", rf"\1\2{BORDER}"),
     )
 
 
-AROUND = Around.of()  # where no tokenizer is known
-DIVISION = Division(breaks_of(FullStops(), AROUND), COPIED)
+DIVISION = Division(breaks_of(FullStops()), COPIED)  # where no tokenizer is known

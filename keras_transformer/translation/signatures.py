@@ -6,39 +6,21 @@ value, and NaN or an infinity as not given. `options.py` lists inputs and output
 """
 
 import functools
-import inspect
 
 import tensorflow as tf
 
-from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
+from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID
 from keras_transformer.data.full_stops import UNKNOWN
 from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.placeholders import constrained
-from keras_transformer.decoding.programs import Programs, room_of
-from keras_transformer.decoding.search import last_repeated, log_probs_of, penalty, presented, search
+from keras_transformer.decoding.placeholders import Required, constrained
+from keras_transformer.decoding.search import in_turn, last_repeated, log_probs_of, penalty, run
 from keras_transformer.decoding.single import SingleSearch
-from keras_transformer.errors import UserError, check_ascending
 from keras_transformer.layers.embedding import joint_logits, projections_of
-from keras_transformer.presets import PROGRAM_LENGTHS, PROGRAM_ROWS
+from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import shift_right
+from keras_transformer.translation import segments
 from keras_transformer.translation.directions import TAGS, Directions, OwnTag, begins_with_tag, begun, tagged, untagged
 from keras_transformer.translation.options import INPUTS, OUTPUTS, inputs_of
-from keras_transformer.translation.segments import (
-    EXTRA_LENGTH,
-    at_once,
-    beginnings,
-    blocks,
-    divide_into_parts,
-    in_range,
-    join,
-    join_scores,
-    limits_of,
-    pairs,
-    pieces_of,
-    prefix_ids,
-    regrouped,
-    required_placeholders,
-)
 from keras_transformer.translation.sentences import divisions_of
 
 PARTS_APART = 1_000_003  # between the seeds of two texts, so that each part of a text has its own
@@ -68,7 +50,8 @@ class Signatures:
         tags: `LanguageTags` of a model of many languages, whose signatures have two more inputs, see `inputs_of`.
         projections: function from the members of the model to what `joint_logits` reads. By default, every search lays
             out the matrices anew, because weights change in training.
-        programs: `Programs` of `translate` and `alternatives`; None: every search runs op by op.
+        programs: `Programs` of `keras_transformer.tools.engines.compiled`, which `translate` and `alternatives` run.
+            None: every search runs op by op.
     """
 
     def __init__(
@@ -84,7 +67,7 @@ class Signatures:
         shortlist=None,
         tags=None,
         projections=projections_of,
-        extra_length=EXTRA_LENGTH,
+        extra_length=segments.EXTRA_LENGTH,
         programs=None,
     ):
         self.model, self.members = model, model.members()
@@ -95,6 +78,11 @@ class Signatures:
         self.reader = self.directions or OwnTag.of_model(self.members[0], source_tokenizer)
         self.projections, self.programs = projections, programs
         self.division, self.division_of_translations = divisions_of(*self.tokenizers, split_sentences, known)
+        # A SavedModel holds each tf.function once. Without AutoGraph, tracing takes a fraction of the time.
+        as_function = functools.partial(tf.function, autograph=False)
+        self._encode, self.step = as_function(model.encode), as_function(model.step)
+        self._decode, self._split = as_function(target_tokenizer.decode), as_function(segments.divide_into_parts)
+        self._join, self._join_scores = as_function(segments.join), as_function(segments.join_scores)
 
     def functions(self):
         """Name -> tf.function of every signature, from a dict of the `INPUTS` to a dict of the `OUTPUTS`."""
@@ -131,7 +119,7 @@ class Signatures:
         Returns:
             {"translation": string (B,), "score": float32 (B,)}.
         """
-        return _best(*self._translate_texts(text, tags, count=1))
+        return _best(*self._found(text, self._split_source(text), tags))
 
     def alternatives(self, text, **tags):
         """The W best translations.
@@ -145,7 +133,7 @@ class Signatures:
         Returns:
             {"translations": string (B, W), "scores": float32 (B, W)}, best first.
         """
-        translations, scores = self._translate_texts(text, tags, count=self.beam_size)
+        translations, scores = self._found(text, self._split_source(text), tags, count=self.beam_size)
         return {"translations": translations, "scores": scores}
 
     def translate_with_options(self, text, **options):
@@ -159,14 +147,11 @@ class Signatures:
         Returns:
             As `translate`. The score uses the log-probabilities after the options.
         """
-        options = in_range(options, self.beam_size, self.length_penalty)
+        options = segments.in_range(options, self.beam_size, self.length_penalty)
         parts = self._split_source(text)
-        prefix = prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
-        limits = limits_of(parts.ids, self.extra_length, prefix, options.pop("max_length"), parts.rows)
-        alpha = options["length_penalty"]
-        options = {"prefix": prefix, **{name: tf.gather(option, parts.rows) for name, option in options.items()}}
-        found = self.translate_parts(parts.ids, limits, tf.constant(1), at_once(text), options)
-        return _best(*self._joined(parts, found, alpha))
+        prefix = segments.prefix_ids(self.target_tokenizer, options.pop("prefix"), parts)
+        limits = segments.limits_of(parts.ids, self.extra_length, prefix, options.pop("max_length"), parts.rows)
+        return _best(*self._found(text, parts, options, limits, of_parts={"prefix": prefix}))
 
     def sample(self, text, **options):
         """A translation drawn at random, likely ones more often.
@@ -178,14 +163,10 @@ class Signatures:
         Returns:
             As `translate`; the score is that of the model without the options.
         """
-        options = in_range(options, self.beam_size, self.length_penalty)
+        options = segments.in_range(options, self.beam_size, self.length_penalty)
         parts = self._split_source(text)
-        options = {name: tf.gather(option, parts.rows) for name, option in options.items()}
-        options["seed"] = options["seed"] * PARTS_APART + parts.places
-        found = self.translate_parts(
-            parts.ids, limits_of(parts.ids, self.extra_length), tf.constant(1), at_once(text), options
-        )
-        return _best(*self._joined(parts, found))
+        seeds = tf.gather(options.pop("seed"), parts.rows) * PARTS_APART + parts.places
+        return _best(*self._found(text, parts, options, of_parts={"seed": seeds}))
 
     def score(self, text, translation, **tags):
         """How likely given translations are, scored as `translate` scores its own.
@@ -204,16 +185,16 @@ class Signatures:
             "pieces": string (B, T), "</s>" at the end of each part, "" on padding}.
         """
         parts, most = self._split_source(text), tf.constant(self.max_length + self.extra_length, tf.int64)
-        translation_parts = self._split(translation, most, self.target_tokenizer, self.division_of_translations)
-        owners, sources, labels = pairs(self.tokenizers, text, translation, parts, translation_parts)
+        translation_parts = self._split(translation, self.target_tokenizer, most, self.division_of_translations)
+        owners, sources, labels = segments.pairs(self.tokenizers, text, translation, parts, translation_parts)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
-        token_scores, _ = self.explain_labels(sources, labels, at_once(text), tags)
-        labels = regrouped(labels, owners, tf.size(text, tf.int64))
+        token_scores, _ = self.explain_labels(sources, labels, segments.at_once(text), tags)
+        labels = segments.regrouped(labels, owners, tf.size(text, tf.int64))
         token_scores = labels.with_values(token_scores)
         return {
             "score": tf.reduce_sum(token_scores, axis=1) / penalty(labels.row_lengths(), self.length_penalty),
             "token_scores": token_scores.to_tensor(),
-            "pieces": pieces_of(self.target_tokenizer, labels),
+            "pieces": segments.pieces_of(self.target_tokenizer, labels),
         }
 
     def explain(self, text, **tags):
@@ -230,40 +211,47 @@ class Signatures:
             (`SequenceToSequence.align`). A row sums to 1 over the source pieces of its part; 0 on padding}.
         """
         parts = self._split_source(text)
-        owners, offsets, sources = beginnings(parts, self.max_length)
+        owners, offsets, sources = segments.beginnings(parts, self.max_length)
         tags = {name: tf.gather(tag, owners) for name, tag in tags.items()}
-        labels = self.find_labels(sources, at_once(text), tags)
-        token_scores, alignment = self.explain_labels(sources, labels, at_once(text), tags)
+        labels = self.find_labels(sources, segments.at_once(text), tags)
+        token_scores, alignment = self.explain_labels(sources, labels, segments.at_once(text), tags)
         number = tf.size(text, tf.int64)
-        pieces = regrouped(labels, owners, number)
+        pieces = segments.regrouped(labels, owners, number)
         return {
-            "source_pieces": pieces_of(self.source_tokenizer, regrouped(sources, owners, number)),
-            "pieces": pieces_of(self.target_tokenizer, pieces),
+            "source_pieces": segments.pieces_of(self.source_tokenizer, segments.regrouped(sources, owners, number)),
+            "pieces": segments.pieces_of(self.target_tokenizer, pieces),
             "token_scores": pieces.with_values(token_scores).to_tensor(),
-            "alignment": blocks(alignment, labels, sources, owners, offsets, number),
+            "alignment": segments.blocks(alignment, labels, sources, owners, offsets, number),
         }
 
-    def _translate_texts(self, text, tags, count):
-        """text string (B,) -> translations string (B, count) and scores float32 (B, count), best first."""
-        parts = self._split_source(text)
-        options = {name: tf.gather(tag, parts.rows) for name, tag in tags.items()}
-        found = self.translate_parts(
-            parts.ids, limits_of(parts.ids, self.extra_length), tf.constant(count), at_once(text), options
-        )
-        return self._joined(parts, found)
+    def _found(self, text, parts, options, limits=None, count=1, of_parts=None):
+        """Translates texts: encode -> search -> decode -> join.
 
-    # Their stops. Each is a tf.function, so that a SavedModel holds it once. AutoGraph takes most of the time of
-    # tracing: only the three with a loop need it.
+        Args:
+            text: string (B,).
+            parts: their `Segments`.
+            options: name -> tensor (B,), options and tags.
+            limits: int32 (P,), most tokens of the translation of each part; None for the usual ones.
+            count: how many hypotheses of each part are wanted.
+            of_parts: options of each part, name -> tensor (P, ...); None for none.
 
-    @tf.function(autograph=False)
-    def _split(self, text, most, tokenizer, division):
-        return divide_into_parts(text, tokenizer, most, division)
+        Returns:
+            string (B, count), and scores float32 (B, count), best first.
+        """
+        limits = segments.limits_of(parts.ids, self.extra_length) if limits is None else limits
+        given = {name: tf.gather(option, parts.rows) for name, option in options.items()} | (of_parts or {})
+        batch_size = segments.at_once(text)
+        translations, *scores = self.translate_parts(parts.ids, limits, tf.constant(count), batch_size, given)
+        alpha = options.get("length_penalty", tf.constant(self.length_penalty))
+        return self._join(parts, translations), self._join_scores(parts, *scores, alpha)
+
+    # Their stops.
 
     def _split_source(self, text):
         """The `Segments` of texts, string (B,)."""
-        return self._split(text, tf.constant(self.max_length, tf.int64), self.source_tokenizer, self.division)
+        return self._split(text, self.source_tokenizer, tf.constant(self.max_length, tf.int64), self.division)
 
-    @tf.function
+    @tf.function(autograph=False)
     def translate_parts(self, ids, limits, count, batch_size, options):
         """encode -> search -> decode. Memory does not grow with P: at most `batch_size` parts are under way at a time.
 
@@ -277,49 +265,35 @@ class Signatures:
         Returns:
             string (P, count), scores float32 (P, count), lengths int32 (P, count).
         """
-        texts, scores = tf.zeros([0, count], tf.string), tf.zeros([0, count])
-        lengths = tf.zeros([0, count], tf.int32)
-        wide = tf.TensorShape([None, None])
-        for start in tf.range(0, ids.nrows(), batch_size):
-            tf.autograph.experimental.set_loop_options(
-                parallel_iterations=1, shape_invariants=[(texts, wide), (scores, wide), (lengths, wide)]
-            )
-            some = slice(start, start + batch_size)
-            source_ids = ids[some].to_tensor(PAD_ID)
+
+        def translate(some):
             given = {name: option[some] for name, option in options.items()}
-            found = last_repeated(self.find(source_ids, limits[some], count, given))
-            found = [field[:, :count] for field in found]
-            decoded = self._decode(tf.reshape(found[0], [-1, tf.shape(found[0])[2]]))
-            texts = tf.concat([texts, tf.reshape(decoded, tf.shape(found[1]))], axis=0)
-            scores = tf.concat([scores, found[1]], axis=0)
-            lengths = tf.concat([lengths, found[2]], axis=0)
-        return texts, scores, lengths
+            found = last_repeated(self.find(ids[some].to_tensor(PAD_ID), limits[some], count, given))
+            tokens, scores, lengths = (field[:, :count] for field in found)
+            texts = self._decode(tf.reshape(tokens, [-1, tf.shape(tokens)[2]]))
+            return tf.reshape(texts, tf.shape(scores)), scores, lengths
+
+        nothing = [tf.zeros([0, count], dtype) for dtype in (tf.string, tf.float32, tf.int32)]
+        return in_turn(translate, ids.nrows(), batch_size, tuple(nothing))
 
     def memory_of(self, source_ids, tags):
         """What the decoder reads of source ids, int32 (P, S), behind their tags if the model has several directions."""
         return self._encode(tagged(source_ids, tags) if self.directions else source_ids)
 
     @tf.function(autograph=False)
-    def _encode(self, source_ids):
-        return self.model.encode(source_ids)
-
-    @tf.function
     def find_labels(self, sources, batch_size, tags=None):
         """encode -> search, as in `explain_labels`: sources, RaggedTensor int32 (P, None) -> the same, of labels."""
-        flat, counts = tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)
-        for start in tf.range(0, sources.nrows(), batch_size):
-            tf.autograph.experimental.set_loop_options(
-                parallel_iterations=1,
-                shape_invariants=[(flat, tf.TensorShape([None])), (counts, tf.TensorShape([None]))],
-            )
-            some = sources[start : start + batch_size]
-            source_ids, limits = some.to_tensor(PAD_ID), limits_of(some, self.extra_length)
-            given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
+
+        def search(some):
+            source_ids, limits = sources[some].to_tensor(PAD_ID), segments.limits_of(sources[some], self.extra_length)
+            given = {name: tag[some] for name, tag in (tags or {}).items()}
             found = self.find(source_ids, limits, tf.constant(1), given, is_free=True)
             ids, lengths = found.ids[:, 0], found.lengths[:, 0]
-            flat = tf.concat([flat, tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1]))], axis=0)
-            counts = tf.concat([counts, lengths], axis=0)
-        return tf.RaggedTensor.from_row_lengths(flat, tf.cast(counts, tf.int64), validate=False)
+            return tf.boolean_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[1])), lengths
+
+        nothing = tf.zeros([0], tf.int32)
+        labels, lengths = in_turn(search, sources.nrows(), batch_size, (nothing, nothing))
+        return tf.RaggedTensor.from_row_lengths(labels, tf.cast(lengths, tf.int64), validate=False)
 
     @tf.function(autograph=False)
     def find(self, source_ids, limits, wanted, options, is_free=False):
@@ -337,16 +311,10 @@ class Signatures:
         """
         candidates = () if is_free else self.candidates(source_ids, options)
         projections = candidates.projections(self.members) if candidates else self.projections(self.members)
-
-        how = self.tokenizers, self.beam_size, self.length_penalty, options.keys(), projections, candidates
-        make = functools.partial(ModelSearch, self.memory_of, self.model.start, self._step, *how)
+        make = functools.partial(ModelSearch, self, options.keys(), projections, candidates)
         if self.programs and not candidates and not is_free and options.keys() <= set(TAGS):
             return self.programs.find(make, source_ids, limits, wanted, options)
         return make().find(source_ids, limits, wanted, options)
-
-    @tf.function(autograph=False)
-    def _step(self, ids, parents, position, state, **how):
-        return self.model.step(ids, parents, position, state, **how)
 
     def candidates(self, source_ids, options):
         """The `AllowedPieces` of a search, for source_ids int32 (P, S) and its options; () for all pieces."""
@@ -355,7 +323,7 @@ class Signatures:
         nothing = tf.zeros([tf.shape(source_ids)[0], 0], tf.int32)
         return self.shortlist.candidates(source_ids, options.get("prefix", nothing))
 
-    @tf.function
+    @tf.function(autograph=False)
     def explain_labels(self, sources, labels, batch_size, tags=None):
         """log P(y_t | y_1 ... y_t-1, source) of every label, and how much it looks at each token of its source.
 
@@ -369,44 +337,20 @@ class Signatures:
             float32 (N,), and the alignments of all labels, flat: float32 (M,). Each label has as many as its source has
             tokens, and they sum to 1.
         """
-        log_probs, alignments = tf.zeros([0]), tf.zeros([0])
-        flat = tf.TensorShape([None])
-        for start in tf.range(0, sources.nrows(), batch_size):
-            tf.autograph.experimental.set_loop_options(
-                parallel_iterations=1, shape_invariants=[(log_probs, flat), (alignments, flat)]
-            )
-            some_sources, some_labels = (x[start : start + batch_size] for x in (sources, labels))
-            given = {name: tag[start : start + batch_size] for name, tag in (tags or {}).items()}
-            source_ids, target_ids = some_sources.to_tensor(PAD_ID), shift_right(some_labels.to_tensor(PAD_ID))
+
+        def explain(some):
+            some_sources, some_labels = sources[some], labels[some]
+            given = {name: tag[some] for name, tag in (tags or {}).items()}
+            target_ids = shift_right(some_labels.to_tensor(PAD_ID))
             target_ids = begun(target_ids, given) if self.directions else target_ids
-            memory = self.memory_of(source_ids, given)
-            align, logits = map(tf.autograph.experimental.do_not_convert, (self.model.align, self.model.logits))
-            states, alignment = align(target_ids, memory)
+            memory = self.memory_of(some_sources.to_tensor(PAD_ID), given)
+            states, alignment = self.model.align(target_ids, memory)
             is_label, is_source = (tf.sequence_mask(x.row_lengths()) for x in (some_labels, some_sources))
             alignment = untagged(alignment, is_source, given) if self.directions else alignment
-            found = log_probs_of(logits, tf.boolean_mask(states, is_label), some_labels.values)
-            log_probs = tf.concat([log_probs, found], axis=0)
-            alignment = tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
-            alignments = tf.concat([alignments, alignment], axis=0)
-        return log_probs, alignments
+            log_probs = log_probs_of(self.model.logits, tf.boolean_mask(states, is_label), some_labels.values)
+            return log_probs, tf.boolean_mask(alignment, is_label[:, :, None] & is_source[:, None, :])
 
-    @tf.function(autograph=False)
-    def _decode(self, ids):
-        return self.target_tokenizer.decode(ids)
-
-    @tf.function(autograph=False)
-    def _join(self, parts, translations):
-        return join(parts, translations)
-
-    @tf.function(autograph=False)
-    def _join_scores(self, parts, scores, lengths, length_penalty):
-        return join_scores(parts, scores, lengths, length_penalty)
-
-    def _joined(self, parts, found, length_penalty=None):
-        """The results of `translate_parts` as those of texts: string (B, count) and float32 (B, count)."""
-        translations, scores, lengths = found
-        alpha = tf.constant(self.length_penalty) if length_penalty is None else length_penalty
-        return self._join(parts, translations), self._join_scores(parts, scores, lengths, alpha)
+        return in_turn(explain, sources.nrows(), batch_size, (tf.zeros([0]), tf.zeros([0])))
 
 
 def _best(translations, scores):
@@ -417,50 +361,32 @@ class ModelSearch:
     """Greedy search, beam search or sampling with a model.
 
     Args:
-        memory_of: function from source ids, int32 (P, S), and tags to what the decoder reads.
-        start, step: those of a `SequenceToSequence`.
-        tokenizers: each a `Tokenizer`, of texts and of translations.
-        width: W.
-        length_penalty: alpha, where the options have none.
+        signatures: `Signatures` of the model.
         names: names of the options that `begin` gets: those of `sample`, of `translate_with_options`, or none; and
             tags.
         projections: what `joint_logits` reads.
         candidates: `AllowedPieces`; () for all pieces.
-        has_room: whether the state of the model has places for `room_of` its sources; if not, it grows.
+        room_of: function from the length of the sources to the places of the model's state. None: the state grows.
     """
 
-    def __init__(
-        self,
-        memory_of,
-        start,
-        step,
-        tokenizers,
-        width,
-        length_penalty,
-        names,
-        projections,
-        candidates=(),
-        has_room=False,
-    ):
-        self._memory_of, self._start, self._tokenizers = memory_of, start, tokenizers
-        self._length_penalty, self._candidates, self._has_room = length_penalty, candidates, has_room
+    def __init__(self, signatures, names, projections, candidates=(), room_of=None):
+        self._signatures, self._candidates, self._room_of = signatures, candidates, room_of
+        self._keeps = all(tokenizer.has_placeholders for tokenizer in signatures.tokenizers)
 
         def step_to_logits(*arguments):
-            states, state = step(*arguments, **{"has_room": True} if has_room else {})
+            states, state = signatures.step(*arguments, **{"has_room": True} if room_of else {})
             return joint_logits(states, projections), state
 
         step_to_logits = begins_with_tag(step_to_logits) if "first_id" in names else step_to_logits
         step_to_logits = candidates.step(step_to_logits) if candidates else step_to_logits
-        if all(tokenizer.has_placeholders for tokenizer in tokenizers):
-            step_to_logits = constrained(step_to_logits, EOS_ID)
+        step_to_logits = constrained(step_to_logits, EOS_ID) if self._keeps else step_to_logits
         ids = {"bos_id": BOS_ID, "eos_id": EOS_ID, "pad_id": PAD_ID}
-        if "temperature" in names or (width == 1 and not set(names) - set(TAGS)):
+        if "temperature" in names or (signatures.beam_size == 1 and not set(names) - set(TAGS)):
             self.width, self._steps = 1, SingleSearch(step_to_logits, **ids)
         else:
-            self.width, self._steps = width, BeamSearch(step_to_logits, width=width, **ids)
-        self.pad_id = PAD_ID
-        self.advance, self.results = self._steps.advance, self._steps.results
-        self.with_columns = self._steps.with_columns
+            self.width = signatures.beam_size
+            self._steps = BeamSearch(step_to_logits, width=self.width, **ids)
+        self.advance, self.results, self.pad_id = self._steps.advance, self._steps.results, PAD_ID
 
     def begin(self, source_ids, limits, wanted, options):
         """The state before the first step.
@@ -471,41 +397,22 @@ class ModelSearch:
             wanted: int32 scalar, how many of the best hypotheses matter.
             options: name -> tensor (P, ...).
         """
-        required = required_placeholders(self._tokenizers, source_ids, limits, options)
         options = dict(options)
         tags = {name: options.pop(name) for name in TAGS if name in options}
-        room = {"room": room_of(tf.shape(source_ids)[1])} if self._has_room else {}
-        state = self._start(self._memory_of(source_ids, tags), self.width, **room)
+        room = {"room": self._room_of(tf.shape(source_ids)[1])} if self._room_of else {}
+        memory = self._signatures.memory_of(source_ids, tags)
+        state = self._signatures.model.start(memory, self.width, **room)
         state = {"model": state, "first_id": tags["first_id"]} if "first_id" in tags else state
+        prefix = options.get("prefix", source_ids[:, :0])
         if self._candidates:
             state, options = self._candidates.state(state), self._candidates.options(options)
-        if required:
+        if self._keeps:
+            required = Required.of(source_ids, prefix, limits, FIRST_PLACEHOLDER_ID, len(PLACEHOLDERS))
             state, limits = required.state(state, self.width), required.limits
-        alpha = options.pop("length_penalty", self._length_penalty)
+        alpha = options.pop("length_penalty", self._signatures.length_penalty)
         return self._steps.begin(state, limits, alpha, wanted, options, **room)
 
     def find(self, *inputs):
         """Searches op by op: the inputs of `begin` -> `Hypotheses`."""
-        found = presented(search(self.advance, self.begin(*inputs), self.results), PAD_ID)
+        found = run(self, self.begin(*inputs))
         return self._candidates.hypotheses(found) if self._candidates else found
-
-
-def checked_programs(programs, model, shortlist=None):
-    """The `Programs` of an export.
-
-    Args:
-        programs: `Programs`, or True for those of the usual sizes.
-        model: `SequenceToSequence`.
-        shortlist: of the search, or None.
-
-    Raises:
-        UserError: for sizes that no programs can have, and for a search that they cannot run.
-    """
-    programs = Programs(PROGRAM_ROWS, PROGRAM_LENGTHS) if programs is True else programs
-    check_ascending(rows=programs.rows, lengths=programs.lengths)
-    if shortlist is not None:
-        raise UserError("programs have fixed sizes, and a shortlist has another size for each batch: leave out one")
-    for member in model.members():
-        if "room" not in inspect.signature(member.start).parameters:
-            raise UserError(f"the `start` and `step` of {type(member).__name__} need the argument `room` for programs")
-    return programs

@@ -11,7 +11,6 @@ import regex
 import tensorflow as tf
 
 from keras_transformer.data.full_stops import UNKNOWN, Known
-from keras_transformer.decoding.programs import Programs
 from keras_transformer.errors import UserError, check_positive
 from keras_transformer.files import find_saved_model
 from keras_transformer.layers.embedding import projections_of
@@ -20,19 +19,12 @@ from keras_transformer.presets import LENGTH_PENALTIES
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
 from keras_transformer.tags import LanguageTags, check_direction, read_export
 from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.translation import results
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
 from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
-from keras_transformer.translation.results import (
-    Explanation,
-    Score,
-    Translation,
-    alternatives_of,
-    explanation_of,
-    score_of,
-    translation_of,
-)
+from keras_transformer.translation.results import Explanation, Score, Translation
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
 from keras_transformer.translation.signatures import Signatures
@@ -85,7 +77,13 @@ class TextTranslator:
     ):
         check_positive(batch_size=batch_size)
         self.batch_size, self.tags, self.languages = batch_size, tags, (None, None)
-        self.protection = make_protection(glossary, protect)
+        self.protection = None
+        if glossary or protect:
+            try:
+                terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
+                self.protection = Protection(terms, patterns=protect)
+            except ValueError as error:
+                raise UserError(str(error)) from None
 
     @of_one_or_many
     def translate(self, texts: Texts, on_progress: Progress = None, **options: Any) -> str | list[str]:
@@ -117,7 +115,7 @@ class TextTranslator:
     ) -> Translation | list[Translation]:
         """As `translate`, with scores: list of `Translation`."""
         signature = "translate_with_options" if options.keys() - LANGUAGE_INPUTS.keys() else "translate"
-        return [translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
+        return [results.translation_of(row) for row in self.ask(signature, on_progress, text=texts, **options)]
 
     @of_one_or_many
     def alternatives(
@@ -125,7 +123,7 @@ class TextTranslator:
     ) -> list[Translation] | list[list[Translation]]:
         """The best translations of every text, as many as the beam is wide: list of list of `Translation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        return [alternatives_of(row) for row in self.ask("alternatives", on_progress, text=texts, **languages)]
+        return [results.alternatives_of(row) for row in self.ask("alternatives", on_progress, text=texts, **languages)]
 
     @of_one_or_many
     def sample(self, texts: Texts, on_progress: Progress = None, **options: Any) -> Translation | list[Translation]:
@@ -139,7 +137,7 @@ class TextTranslator:
         Raises:
             UserError: for an option that does not exist or is out of range.
         """
-        return [translation_of(row) for row in self.ask("sample", on_progress, text=texts, **options)]
+        return [results.translation_of(row) for row in self.ask("sample", on_progress, text=texts, **options)]
 
     @of_one_or_many
     def score(
@@ -165,7 +163,7 @@ class TextTranslator:
         """
         translations = [translations] if isinstance(translations, str) else list(translations)
         inputs = {"translation": translations, "source_lang": source_lang, "target_lang": target_lang}
-        return [score_of(row) for row in self.ask("score", on_progress, text=texts, **inputs)]
+        return [results.score_of(row) for row in self.ask("score", on_progress, text=texts, **inputs)]
 
     @of_one_or_many
     def explain(
@@ -173,7 +171,7 @@ class TextTranslator:
     ) -> Explanation | list[Explanation]:
         """The best translations and the source pieces they come from: list of `Explanation`."""
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        return [explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
+        return [results.explanation_of(row) for row in self.ask("explain", on_progress, text=texts, **languages)]
 
     @of_one_or_many
     def fragments(self, texts: Texts) -> list[str] | list[list[str]]:
@@ -186,15 +184,14 @@ class TextTranslator:
             For each text, a list of str: its sentences and what stands between them, in their order. [""] for a blank
             one.
         """
-        found = split_at(self._breaks, tf.constant([*map(_as_bytes, texts)], tf.string))
+        texts = [text if isinstance(text, bytes) else text.encode("utf-8", "replace") for text in texts]
+        found = split_at(self._breaks, tf.constant(texts, tf.string))
         return [[part.decode("utf-8").replace(NO_SPACE, "") for part in row] for row in found.to_list()]
 
     def translate_batch(self, texts: list[str]) -> tuple[list[str], list[float]]:
         """Translates one batch, a list of str: (list of str, list of float scores)."""
-        hidden = [self._hidden(text) for text in texts] if self.protection else []
-        texts = [each.text for each in hidden] or texts
         found = self._ask_batch("translate", {"text": texts, **self.codes(len(texts))})
-        rows = [translation_of(row) for row in (map(_restored, hidden, found) if hidden else found)]
+        rows = [*map(results.translation_of, found)]
         return [row.text for row in rows], [row.score for row in rows]
 
     def ask(self, signature: str, on_progress: Progress = None, **inputs: Any) -> list[dict[str, Any]]:
@@ -219,18 +216,16 @@ class TextTranslator:
             raise UserError(f"`beam_size` is at most {self.width}, as loaded or exported. Received: beam_size={widest}")
         number = len(inputs["text"])
         inputs |= self.codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
-        hidden = []
-        if self.protection and signature != "score":
-            hidden = [self._hidden(tf.compat.as_text(text)) for text in inputs["text"]]
-            inputs["text"] = [each.text for each in hidden]
         columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
         rows = list(zip(*columns, strict=True))
 
         def ask_batch(rows):
             return self._ask_batch(signature, dict(zip(inputs, zip(*rows, strict=True), strict=True)))
 
-        found = run_sorted(ask_batch, rows, self.batch_size, on_progress, size=_size)
-        return [_restored(*each) for each in zip(hidden, found, strict=True)] if hidden else found
+        def size(row):
+            return sum(len(value) for value in row if isinstance(value, str))
+
+        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size)
 
     def between(self, source_lang: str | None = None, target_lang: str | None = None) -> "TextTranslator":
         """The same translator with other languages for a text whose languages are not given.
@@ -277,6 +272,10 @@ class TextTranslator:
         return hidden._replace(text=text[:first] + hidden.text)
 
     def _ask_batch(self, signature, inputs):
+        hidden = []
+        if self.protection and signature != "score":
+            hidden = [self._hidden(tf.compat.as_text(text)) for text in inputs["text"]]
+            inputs = {**inputs, "text": [each.text for each in hidden]}
         tensors = {
             name: tf.constant(list(inputs[name]), dtype, shape=[len(inputs[name])])
             for name, dtype in inputs_of(signature, self.tags).items()
@@ -284,7 +283,8 @@ class TextTranslator:
         outputs = {name: output.numpy() for name, output in self._call(signature, tensors).items()}
         if any((outputs[name] == UNKNOWN_LANGUAGE).any() for name in {"score", "scores"} & outputs.keys()):
             log.warning("language    a text begins with the tag of a language that the model does not have")
-        return [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+        rows = [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+        return [_restored(*each) for each in zip(hidden, rows, strict=True)] if hidden else rows
 
 
 class Translator(TextTranslator):
@@ -329,7 +329,7 @@ class Translator(TextTranslator):
         tags: LanguageTags | None = None,
         projections: Callable = projections_of,
         extra_length: int = EXTRA_LENGTH,
-        programs: Programs | None = None,
+        programs: Any = None,
     ):
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
@@ -340,10 +340,9 @@ class Translator(TextTranslator):
         self.settings = {"beam_size": beam_size, "length_penalty": length_penalty, "max_length": max_length}
         self.settings["split_sentences"] = split_sentences
         self.known, self.shortlist = known, shortlist
-        tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        how = {"known": known, "shortlist": shortlist, "tags": tags, "projections": projections}
-        how |= {"extra_length": extra_length, "programs": programs}
-        self.signatures = Signatures(model, *tokenizers, **self.settings, **how)
+        self._how = {"known": known, "shortlist": shortlist, "extra_length": extra_length, "programs": programs}
+        tokenizers, how = (self.source_tokenizer, self.target_tokenizer), {**self.settings, **self._how, "tags": tags}
+        self.signatures = Signatures(model, *tokenizers, **how, projections=projections)
         self._functions, self._breaks = self.signatures.functions(), self.signatures.division.breaks
         self._strategy = strategy or tf.distribute.get_strategy()
         self.files = []
@@ -356,10 +355,8 @@ class Translator(TextTranslator):
 
     def with_model(self, model: SequenceToSequence, **settings: Any) -> "Translator":
         """A translator with the same tokenizers and another model; `settings` replace those of this one."""
-        same = {"known": self.known, "shortlist": self.shortlist, "tags": self.tags}
-        same |= {"extra_length": self.signatures.extra_length, "programs": self.signatures.programs}
-        same["batch_size"] = self.batch_size // self._replicas
-        other = Translator(model, self.source_tokenizer, self.target_tokenizer, **self.settings | same | settings)
+        same = {**self.settings, **self._how, "tags": self.tags, "batch_size": self.batch_size // self._replicas}
+        other = Translator(model, self.source_tokenizer, self.target_tokenizer, **same | settings)
         other.protection, other.languages = other.protection or self.protection, self.languages
         return other
 
@@ -411,8 +408,9 @@ class SavedModelTranslator(TextTranslator):
         with tokenizers_apart(self.path) as path:
             self._loaded = tf.saved_model.load(os.fspath(path))
         if self.protection:  # a model with placeholders reads one as one piece
-            (found,) = self._ask_batch("explain", {"text": PLACEHOLDERS[:1], **self.codes(1)})
-            if PLACEHOLDERS[0].encode() not in found["source_pieces"]:
+            inputs = {"text": PLACEHOLDERS[:1], **self.codes(1)}
+            found = self._call("explain", {name: tf.constant(list(values)) for name, values in inputs.items()})
+            if PLACEHOLDERS[0].encode() not in found["source_pieces"].numpy():
                 raise UserError(NO_PLACEHOLDERS)
 
     @property
@@ -429,17 +427,6 @@ class SavedModelTranslator(TextTranslator):
         return self._loaded.signatures[name]
 
 
-def make_protection(glossary, protect):
-    """The `Protection` of the arguments of `TextTranslator`; None if nothing is protected."""
-    if not glossary and not protect:
-        return None
-    try:
-        terms = read_glossary(glossary) if isinstance(glossary, (str, os.PathLike)) else glossary
-        return Protection(terms, patterns=protect)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
 def _restored(hidden, row):
     """The row of a signature, with the hidden words in its translations."""
     row = dict(row)
@@ -448,11 +435,3 @@ def _restored(hidden, row):
     if "translations" in row:
         row["translations"] = [hidden.restore(text.decode("utf-8")).encode("utf-8") for text in row["translations"]]
     return row
-
-
-def _as_bytes(text):
-    return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-
-
-def _size(row):
-    return sum(len(value) for value in row if isinstance(value, str))

@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 PAD, BOS, EOS = 0, 1, 2
+IDS = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 ENTRIES = 211  # of the table; prime, so that different prefixes seldom share one
+POWERS = tf.constant([pow(7, n, ENTRIES) for n in range(64)])
 
 
 def table_of(vocabulary=7, table_seed=0, eos_bias=0.0, spread=1.0):
@@ -44,10 +46,8 @@ class Script:
 
     def step(self, ids, parents, position, state):
         read = tf.concat([tf.gather(state["read"], parents, batch_dims=1), ids[..., None]], axis=2)  # (B, W, n)
-        number = tf.zeros_like(ids)
-        for n in tf.range(position + 1):
-            tf.autograph.experimental.set_loop_options(shape_invariants=[(number, tf.TensorShape([None, None]))])
-            number = (number * 7 + read[:, :, n] * 3 + n) % ENTRIES
+        places = tf.range(position + 1)
+        number = tf.reduce_sum((read * 3 + places) * tf.gather(POWERS, position - places), axis=-1)
         entry = (number + tf.reduce_sum(read, axis=-1) + state["seed"][:, None]) % ENTRIES
         if tf.executing_eagerly():
             self.seen.append(dict(zip(state["seed"].numpy().tolist(), read.numpy().tolist(), strict=True)))
@@ -147,6 +147,12 @@ def options_of(asked):
         "repetition_penalty": tf.constant([a.repetition_penalty for a in asked]),
         "no_repeat_ngram": tf.constant([a.no_repeat_ngram for a in asked]),
     }
+
+
+def assert_same(found, expected):
+    """Both [(score, ids)], ids exactly."""
+    assert [ids for _, ids in found] == [ids for _, ids in expected]
+    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
 
 
 def as_lists(hypotheses):

@@ -11,10 +11,11 @@ from tests.decoding.scripted import (
     BOS,
     ENTRIES,
     EOS,
-    PAD,
+    IDS,
     Asked,
     Script,
     as_lists,
+    assert_same,
     endless_beam_search,
     exhaustive,
     options_of,
@@ -29,8 +30,8 @@ WIDE = 331  # more than the 5 * 4**3 continuations that V = 5 has at the fourth 
 
 
 def beam(script, limits, width=3, alpha=0.6, **how):
-    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, **how}
-    return beam_search(script.step, script.start(width), limits, width=width, length_penalty=alpha, **how)
+    how = {"width": width, "length_penalty": alpha, **IDS, **how}
+    return beam_search(how.pop("step", script.step), script.start(width), limits, **how)
 
 
 def many_rows(count, *per_row):
@@ -42,12 +43,6 @@ def many_rows(count, *per_row):
     cases = zip(*itertools.product(seeds, *per_row), strict=True)
     seeds, *columns = (list(column) for column in cases)
     return np.array(seeds, "int32"), *columns
-
-
-def assert_same(found, expected):
-    """Both [(score, ids)], ids exactly."""
-    assert [ids for _, ids in found] == [ids for _, ids in expected]
-    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
 
 
 def test_a_wide_beam_finds_the_best_of_all_sequences():
@@ -94,18 +89,19 @@ def test_the_first_of_several_results_is_the_result_of_a_search_for_one():
 
 
 @pytest.mark.parametrize("eos_bias", [-50.0, 0.0])
-def test_a_narrow_beam_lists_what_plain_beam_search_lists(eos_bias):
-    alpha = 5.0  # as above: no row is done early
+def test_a_narrow_beam_lists_what_plain_beam_search_lists_with_a_size_for_every_row(eos_bias):
+    alpha = 5.0  # so high that no row is done early
     seeds, limits = many_rows(5, LIMITS)
-    script = Script(seeds, eos_bias=eos_bias)
-    for row, found in enumerate(as_lists(beam(script, limits, 3, alpha))):
-        assert_same(found, plain_beam_search(script, row, limits[row], alpha, 3))
+    script, sizes = Script(seeds, eos_bias=eos_bias), np.resize([3, 1, 2], 25)
+    for options, widths in ((None, [3] * 25), ({"beam_size": tf.constant(sizes, tf.int32)}, sizes)):
+        for row, found in enumerate(as_lists(beam(script, limits, 3, alpha, options=options))):
+            assert_same(found, plain_beam_search(script, row, limits[row], alpha, widths[row]))
 
 
 def test_a_beam_of_one_is_greedy_search():
     seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, 1.8, -1.0])
-    script, how = Script(seeds), {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
-    greedy = greedy_search(script.step, script.start(1), limits, length_penalty=alphas, **how)
+    script = Script(seeds)
+    greedy = greedy_search(script.step, script.start(1), limits, length_penalty=alphas, **IDS)
     for one, other in zip(as_lists(greedy), as_lists(beam(script, limits, 1, alphas)), strict=True):
         assert_same(one, other)
 
@@ -115,6 +111,8 @@ ASKED = [
     Asked(prefix=(3, 4)),
     Asked(repetition_penalty=1.7),
     Asked(no_repeat_ngram=2),
+    Asked(no_repeat_ngram=3),
+    Asked(no_repeat_ngram=1_000_000),
     Asked(prefix=(4, 4, 4), repetition_penalty=1.3, no_repeat_ngram=1),
 ]
 
@@ -130,31 +128,15 @@ def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed():
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_every_row_is_searched_under_its_own_options(wanted):
     seeds, asked = many_rows(7, ASKED)
-    beam_sizes, alphas = np.resize([3, 1, 2], 35), np.resize([0.0, 0.6, 1.0, -1.0], 35).astype("float32")
+    beam_sizes, alphas = np.resize([3, 1, 2], 49), np.resize([0.0, 0.6, 1.0, -1.0], 49).astype("float32")
     script = Script(seeds)
     options = {**options_of(asked), "beam_size": tf.constant(beam_sizes, tf.int32)}
-    found = as_lists(beam(script, [7] * 35, alpha=alphas, options=options, wanted=wanted))
-    for row in range(35):
+    found = as_lists(beam(script, [7] * 49, alpha=alphas, options=options, wanted=wanted))
+    for row in range(49):
         expected = plain_beam_search(script, row, 7, alphas[row], beam_sizes[row], asked[row])
         wanted_here = min(wanted, beam_sizes[row])
         assert_same(found[row][:wanted_here], expected[:wanted_here])
         assert len(found[row]) <= beam_sizes[row]
-
-
-def test_a_beam_size_needs_no_other_option():
-    script, sizes = Script(SEEDS), [3, 1, 2, 3, 2]
-    found = as_lists(beam(script, [7] * 5, alpha=5.0, options={"beam_size": tf.constant(sizes)}))
-    for row, size in enumerate(sizes):
-        assert_same(found[row], plain_beam_search(script, row, 7, 5.0, size))
-
-
-def test_all_hypotheses_that_are_wanted_are_found():
-    script = Script(SEEDS, eos_bias=3.0)  # the first one is soon beyond all others
-    limits = [50] * 5
-    alone, all_three = (as_lists(beam(script, limits, 3, 0.0, wanted=wanted)) for wanted in (1, 3))
-    assert min(len(found) for found in alone) < 3
-    for row in range(5):
-        assert_same(all_three[row], plain_beam_search(script, row, 50, 0.0, 3))
 
 
 def test_the_result_has_its_shapes_and_dtypes_and_live_hypotheses_without_eos():
@@ -192,7 +174,7 @@ def test_the_search_goes_on_while_a_longer_one_can_overtake(now, alpha, limit, e
     def step(ids, parents, position, state):
         return tf.gather(np.log(table), tf.where(ids == BOS, 0, 1)), state
 
-    found = beam_search(step, (), [limit], width=3, bos_id=BOS, eos_id=EOS, pad_id=PAD, length_penalty=alpha)
+    found = beam_search(step, (), [limit], width=3, length_penalty=alpha, **IDS)
     by_hand = score(np.log(now if expected == (EOS,) else 1 - now), len(expected), alpha)
     assert as_lists(found)[0][0] == (pytest.approx(by_hand, abs=1e-5), expected)
 
@@ -206,8 +188,7 @@ def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
         bad = (state["seed"][:, None, None] == SEEDS[2]) & np.isin([[0], [1], [2]], slots)
         return tf.where(bad & (position == poisoned), np.nan, logits), state
 
-    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": 0.6}
-    found = beam_search(step, script.start(3), LIMITS, width=3, **how)
+    found = beam(script, LIMITS, step=step)
     assert np.isfinite(found.scores).all()
     found = as_lists(found)
     dead = poisoned == 0 or len(slots) == 3  # at first there is one hypothesis only
@@ -217,30 +198,13 @@ def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
         assert_same(found[row], clean[row])
 
 
-def test_a_graph_of_unknown_batch_equals_eager_and_runs_where_there_is_neither_python_nor_xla(tmp_path):
-    specs = [
-        tf.TensorSpec([None], dtype, name) for name, dtype in zip("slp", ("int32", "int32", "float32"), strict=True)
-    ]
+def test_a_graph_of_unknown_batch_equals_eager():
+    """That an exported graph needs neither Python nor XLA: tests/export/test_saved_model.py."""
 
-    @tf.function(input_signature=specs)
-    def serve(seeds, limits, alpha):
-        return beam(Script(seeds), limits, 3, alpha)._asdict()
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)])
+    def graph(seeds, limits):
+        return beam(Script(seeds), limits)
 
-    module, expected = tf.Module(), beam(Script(SEEDS), LIMITS)._asdict()
-    module.serve = serve
-    tf.saved_model.save(module, str(tmp_path), signatures=serve)
-    feeds = {"s": SEEDS, "l": np.array(LIMITS, "int32"), "p": np.full([5], 0.6, "float32")}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(tmp_path))
-        signature = meta.signature_def["serving_default"]
-        outputs = {name: info.name for name, info in signature.outputs.items()}
-        for rows in (slice(None), slice(0)):
-            found = session.run(outputs, {signature.inputs[name].name: value[rows] for name, value in feeds.items()})
-            for name, value in expected.items() if rows.stop is None else ():
-                np.testing.assert_allclose(found[name], value, rtol=1e-6)
-    assert found["ids"].shape == (0, 3, 0)
-
-    functions = meta.graph_def.library.function
-    ops = {node.op for function in functions for node in function.node_def}
-    assert not [op for op in ops if op.startswith(("Xla", "PyFunc", "EagerPyFunc"))]
-    assert not [f for f in functions if f.attr["_XlaMustCompile"].b]
+    for eager, traced in zip(beam(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS), strict=True):
+        np.testing.assert_allclose(eager, traced, rtol=1e-6)
+    assert graph(SEEDS[:0], SEEDS[:0]).ids.shape == (0, 3, 0)

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +5,9 @@ import tensorflow as tf
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.placeholders import Required, constrained
 from keras_transformer.decoding.single import greedy_search, sample
-from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, exhaustive, plain_beam_search
+from tests.decoding.scripted import EOS, IDS, Script, as_lists, assert_same, exhaustive, plain_beam_search
 
 FIRST, NUMBER, PLAIN = EOS + 1, 2, 5  # two placeholders behind eos, and tokens that are none
-IDS = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 SOURCES = [[PLAIN, PLAIN], [FIRST, PLAIN], [FIRST + 1, FIRST], [FIRST, FIRST], [PLAIN, FIRST + 1], [PLAIN, PLAIN]]
 LIMITS = [4, 3, 4, 2, 1, 0]
 SEEDS = np.array([2, 3, 5, 7, 11, 13], "int32")
@@ -52,11 +49,6 @@ def counts(ids):
     return [ids.count(x) for x in range(FIRST, FIRST + NUMBER)]
 
 
-def assert_same(found, expected):
-    assert [ids for _, ids in found] == [ids for _, ids in expected]
-    np.testing.assert_allclose([s for s, _ in found], [s for s, _ in expected], atol=1e-5)
-
-
 def test_a_wide_beam_finds_the_best_of_all_sequences_with_every_placeholder_exactly_once(script):
     found = beam(script, WIDE, required())
     for row, limit in enumerate(LIMITS):
@@ -74,25 +66,15 @@ def test_a_narrow_beam_finds_the_best_of_plain_beam_search(script, width):
 
 def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
     given = required()
-    step, state = constrained(script.step, EOS), given.state(script.start(1), 1)
-    greedy = as_lists(greedy_search(step, state, given.limits, length_penalty=0.6, **IDS))
-    assert greedy == beam(script, 1, given)
-    rows = len(SEEDS)
-    options = {"temperature": [9.0] * rows, "top_k": [0] * rows, "top_p": [1.0] * rows}
+    inputs = constrained(script.step, EOS), given.state(script.start(1), 1), given.limits
+    assert as_lists(greedy_search(*inputs, length_penalty=0.6, **IDS)) == beam(script, 1, given)
+    options = {"temperature": 9.0, "top_k": 0, "top_p": 1.0}
+    options = {name: tf.fill([len(SEEDS)], x) for name, x in options.items()}
     for seed in range(3):
-        seeds = tf.constant([seed] * rows, tf.int64)
-        drawn = sample(
-            step,
-            given.state(script.start(1), 1),
-            given.limits,
-            {**{name: tf.constant(x) for name, x in options.items()}, "seed": seeds},
-            length_penalty=0.0,
-            **IDS,
-        )
-        for row, [(found, ids)] in enumerate(as_lists(drawn)):
+        options["seed"] = tf.fill([len(SEEDS)], tf.constant(seed, tf.int64))
+        for row, [(found, ids)] in enumerate(as_lists(sample(*inputs, options, length_penalty=0.0, **IDS))):
             assert counts(ids) == counts(SOURCES[row])
-            log_probs = [script.log_probs(row, ids[:n])[token] for n, token in enumerate(ids)]
-            assert found == pytest.approx(math.fsum(log_probs), abs=1e-4)
+            assert found == pytest.approx(script.log_prob(row, ids), abs=1e-4)
 
 
 def test_a_limit_has_room_for_the_placeholders_and_a_prefix_for_its_own():

@@ -1,10 +1,10 @@
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.decoding import search as search_module
 from keras_transformer.decoding.search import (
     IMPOSSIBLE,
     UNFILLED_SCORE,
@@ -12,12 +12,14 @@ from keras_transformer.decoding.search import (
     drawn_tokens,
     largest,
     last_repeated,
+    log_probs_of,
     next_tokens,
     penalty,
     per_row,
     search,
     uniform,
 )
+from tests.decoding.scripted import Asked, options_of
 
 
 def test_length_penalty_by_hand_for_all_rows_or_one_for_each():
@@ -53,56 +55,30 @@ def test_most_likely_are_the_best_log_probabilities():
 
 @pytest.mark.parametrize("poison", [[np.nan], [np.inf], [IMPOSSIBLE] * 331])
 def test_without_a_distribution_there_is_no_next_token(poison):
-    for count in (1, 331):
+    options = {name: option[:, None] for name, option in options_of([Asked()] * 2).items()}
+    hypotheses = Hypotheses(tf.fill([2, 3, 2], 5), tf.zeros([2, 3]), tf.ones([2, 3], tf.int32))
+    for count, given in ((1, {}), (331, {}), (331, {**options, "prefix": tf.zeros([2, 0], tf.int32)})):
         logits = np.random.default_rng(0).normal(size=(2, 3, 331)).astype("float32")
-        clean, _ = next_tokens(logits, None, {}, count)
+        clean, _ = next_tokens(logits, hypotheses, given, count)
         logits[1, 2, : len(poison)] = poison
-        log_probs = next_tokens(logits, None, {}, count)[0].numpy()
+        log_probs = next_tokens(logits, hypotheses, given, count)[0].numpy()
         assert (log_probs[1, 2] == IMPOSSIBLE).all()
         log_probs[1, 2] = clean[1, 2]
         np.testing.assert_array_equal(log_probs, clean)
-    assert (allowed([5, 0], 1, logits=logits[1, 2, :11]) == IMPOSSIBLE).all()
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 128, 331])
-@pytest.mark.parametrize(("count", "is_known"), [(1, True), (5, False), (400, False)])
-def test_the_largest_are_those_of_a_full_sort(size, count, is_known):
-    x = np.random.default_rng(size).permutation(2 * 3 * size).reshape(2, 3, size).astype("float32")
-    specs = [tf.TensorSpec(x.shape if is_known else [None, 3, None])]
-    values, indices = tf.function(lambda x: largest(x, count), input_signature=specs)(x)
-    assert values.shape == indices.shape == (2, 3, count)
-    np.testing.assert_array_equal(indices[..., :size], np.argsort(-x, axis=-1)[..., :count])
-    np.testing.assert_array_equal(values[..., :size], -np.sort(-x, axis=-1)[..., :count])
-    assert (values.numpy()[..., size:] == IMPOSSIBLE).all()
-    assert np.max(largest(tf.fill([2, 3, size], IMPOSSIBLE), size)[1]) < size  # still tokens
-
-
-def allowed(ids, length, prefix=(), penalty=1.0, ngram=0, logits=None):
-    """Log-probabilities (V,) of the tokens after one hypothesis, under options."""
-    logits = np.zeros(11, "float32") if logits is None else logits
-    hypotheses = Hypotheses(tf.constant([[ids]], tf.int32), tf.zeros([1, 1]), tf.constant([[length]]))
-    options = {
-        "prefix": tf.constant([[*prefix, 0]], tf.int32),
-        "repetition_penalty": tf.constant([[penalty]]),
-        "no_repeat_ngram": tf.constant([[ngram]]),
-    }
-    found, tokens = next_tokens(tf.constant(logits[None, None]), hypotheses, options, len(logits))
-    by_token = dict(zip(tokens[0, 0].numpy().tolist(), found[0, 0].numpy().tolist(), strict=True))
-    return np.array([by_token[token] for token in range(len(logits))])
-
-
-def forbidden_by_hand(ids, n):
-    """The tokens that would repeat a sequence of n."""
-    there = {tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)}
-    return {token for token in range(11) if n > 0 and (*ids[len(ids) - n + 1 :], token) in there}
-
-
-def test_no_sequence_of_tokens_comes_twice():
-    rng = np.random.default_rng(7)
-    for n, length in itertools.product([-1, 0, 1, 2, 3, 5, 13, 1_000_000], [0, 1, 2, 5, 9]):
-        ids = rng.integers(4, 6, length).tolist()
-        found = allowed([*ids, 0, 0], length, ngram=n)
-        assert {token for token in range(11) if found[token] == IMPOSSIBLE} == forbidden_by_hand(ids, n)
+@pytest.mark.parametrize("count", [1, 5, 400])
+def test_the_largest_are_those_of_a_full_sort(count):
+    """Whether the graph knows the size or not."""
+    of_any_size = tf.function(lambda x: largest(x, count), input_signature=[tf.TensorSpec([None, 3, None])])
+    for size in (1, 63, 64, 65, 128, 331):
+        x = np.random.default_rng(size).permutation(2 * 3 * size).reshape(2, 3, size).astype("float32")
+        for values, indices in (largest(tf.constant(x), count), of_any_size(x)):
+            assert values.shape == indices.shape == (2, 3, count)
+            np.testing.assert_array_equal(indices[..., :size], np.argsort(-x, axis=-1)[..., :count])
+            np.testing.assert_array_equal(values[..., :size], -np.sort(-x, axis=-1)[..., :count])
+            assert (values.numpy()[..., size:] == IMPOSSIBLE).all()
+        assert np.max(largest(tf.fill([2, 3, size], IMPOSSIBLE), size)[1]) < size  # still tokens
 
 
 def test_no_repeated_sequences_need_no_memory_of_the_square_of_the_length():
@@ -125,6 +101,21 @@ def test_no_repeated_sequences_need_no_memory_of_the_square_of_the_length():
         assert forbidden == (rows * width if n == 99 else 0)
 
 
+def test_log_probabilities_of_labels_are_made_of_few_tokens_at_a_time(monkeypatch):
+    monkeypatch.setattr(search_module, "LOGITS_AT_A_TIME", 5)
+    rng, made = np.random.default_rng(3), []
+    states, matrix, labels = rng.normal(size=(13, 3)), rng.normal(size=(3, 7)), rng.integers(0, 7, 13)
+
+    def logits(states):
+        made.append(states.shape[0])
+        return states @ tf.constant(matrix, tf.float32)
+
+    found = log_probs_of(logits, tf.constant(states, tf.float32), tf.constant(labels, tf.int32))
+    expected = [row[label] - np.logaddexp.reduce(row) for row, label in zip(states @ matrix, labels, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert made == [5, 5, 3] and log_probs_of(logits, tf.zeros([0, 3]), tf.zeros([0], tf.int32)).shape == (0,)
+
+
 ROWS = 20_000
 PROBS = np.array([0.05, 0.4, 0.15, 0.1, 0.3])
 
@@ -145,7 +136,6 @@ def draw(logits, position=0, **options):
         ({"temperature": 0.5}, PROBS**2 / (PROBS**2).sum()),
         ({"temperature": 2.0}, PROBS**0.5 / (PROBS**0.5).sum()),
         ({"top_k": 2}, [0, 4 / 7, 0, 0, 3 / 7]),
-        ({"top_k": 1}, [0, 1, 0, 0, 0]),
         ({"top_k": 99}, PROBS),
         ({"top_p": 0.65}, [0, 4 / 7, 0, 0, 3 / 7]),
         ({"top_p": 0.75}, [0, 40 / 85, 15 / 85, 0, 30 / 85]),
@@ -158,12 +148,8 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(options, expected):
     frequencies = np.bincount(tokens, minlength=len(PROBS)) / ROWS
     np.testing.assert_allclose(frequencies, expected, atol=4 * (0.25 / ROWS) ** 0.5)
     np.testing.assert_allclose(log_probs, np.log(PROBS)[tokens], rtol=1e-4)  # the model's own, whatever the options
-
-
-@pytest.mark.parametrize("poison", [np.nan, np.inf])
-def test_nothing_is_drawn_where_there_is_no_distribution(poison):
-    log_probs, _ = draw([0.0, poison, 0.0])
-    assert (log_probs == IMPOSSIBLE).all()
+    for poison in (np.nan, np.inf):  # no distribution
+        assert (next(draw([0.0, poison, 0.0], **options)) == IMPOSSIBLE).all()
 
 
 def test_random_numbers_are_uniform_and_of_their_own_seed_and_position():
@@ -176,7 +162,6 @@ def test_random_numbers_are_uniform_and_of_their_own_seed_and_position():
 class Countdown(NamedTuple):
     """Rows that are done after so many steps, with all they have been through."""
 
-    step: tf.Tensor  # int32 ()
     left: tf.Tensor  # int32 (B,)
     path: tf.Tensor  # int32 (B, steps)
     done: tf.Tensor  # bool (B,)
@@ -184,21 +169,18 @@ class Countdown(NamedTuple):
 
 def countdown(steps):
     """The results of a search over rows that take `steps`, and how many rows each step was given."""
-    given = []
+    given, steps = [], tf.constant(steps, tf.int32)
 
     def advance(state):
         given.append(state.left.shape[0])
         left = state.left - 1
-        path = tf.concat([state.path, tf.where(state.done, -1, left)[:, None]], axis=1)
-        return Countdown(state.step + 1, left, path, state.done | (left <= 0))
-
-    steps = tf.constant(steps, tf.int32)
-    start = Countdown(tf.constant(0), steps, tf.zeros([steps.shape[0], 0], tf.int32), steps <= 0)
+        path = tf.concat([state.path, tf.where(state.done, 0, left)[:, None]], axis=1)
+        return Countdown(left, path, state.done | (left <= 0))
 
     def results(state):
-        total = tf.reduce_sum(tf.where(state.path < 0, 0, state.path), axis=1)
-        return {"total": total, "last": tf.fill([tf.shape(state.left)[0]], state.step)}
+        return {"total": tf.reduce_sum(state.path, axis=1), "last": tf.zeros_like(state.left) + tf.shape(state.path)[1]}
 
+    start = Countdown(steps, tf.zeros([steps.shape[0], 0], tf.int32), steps <= 0)
     return search(advance, start, results), given
 
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.search import uniform
 from keras_transformer.decoding.single import greedy_search, sample
-from tests.decoding.scripted import BOS, EOS, PAD, Script, as_lists, score
+from tests.decoding.scripted import EOS, IDS, Script, as_lists, score
 
 LIMITS = [5, 0, 13, 3, 7]
 SEEDS = np.array([2, 3, 5, 7, 13], "int32")
@@ -14,26 +14,15 @@ OPTIONS = {
     "top_p": np.array([1.0, 1.0, 0.9, 0.5, 1.0], "float32"),
     "seed": np.array([17, 17, 19, 23, -5], "int64"),
 }
-PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 11}
 
 
-def columns(**options):
-    """Options of every row, all those of `PLAIN` unless they are given."""
-    return {
-        name: tf.constant(np.broadcast_to(options.get(name, value), len(SEEDS)), dtype)
-        for (name, value), dtype in zip(PLAIN.items(), ("float32", "int32", "float32", "int64"), strict=True)
-    }
+def greedy(script, limits, alpha=0.6, step=None, **how):
+    return greedy_search(step or script.step, script.start(1), limits, length_penalty=alpha, **{**IDS, **how})
 
 
-def greedy(script, limits, alpha=0.6, step=None, rows=slice(None), **how):
-    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": alpha, **how}
-    return greedy_search(step or script.step, script.start(1), limits, **how)
-
-
-def drawn(script, limits, alpha=0.6, step=None, rows=slice(None), options=None, **how):
-    how = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD, "length_penalty": alpha, **how}
-    options = {name: option[rows] for name, option in (options or columns(**OPTIONS)).items()}
-    return sample(step or script.step, script.start(1), limits, options, **how)
+def drawn(script, limits, alpha=0.6, step=None, **how):
+    options = {name: tf.constant(option[: len(script.seeds)]) for name, option in OPTIONS.items()}
+    return sample(step or script.step, script.start(1), limits, options, length_penalty=alpha, **{**IDS, **how})
 
 
 SEARCHES = pytest.mark.parametrize("found_by", [greedy, drawn])
@@ -78,9 +67,9 @@ def test_the_result_has_its_shapes_and_dtypes_and_a_row_without_eos_stops_at_its
     assert (lengths.shape, lengths.dtype) == ((5, 1), tf.int32)
     assert (ids.numpy()[0, 0, 5:] == 4).all()
     assert lengths[:, 0].numpy().tolist() == LIMITS and scores[1, 0] == 0
-    empty = found_by(Script(SEEDS[:2]), [0, 0], rows=slice(2))
+    empty = found_by(Script(SEEDS[:2]), [0, 0])
     assert [x.shape for x in empty] == [(2, 1, 0), (2, 1), (2, 1)]
-    nothing = found_by(Script(SEEDS[:0]), tf.zeros([0], tf.int32), rows=slice(0))
+    nothing = found_by(Script(SEEDS[:0]), tf.zeros([0], tf.int32))
     assert [x.shape for x in nothing] == [(0, 1, 0), (0, 1), (0, 1)]
 
 
@@ -114,15 +103,3 @@ def test_nan_ends_a_row_with_the_hypothesis_that_it_has(poisoned, found_by):
     assert np.isfinite(found.scores).all()
     for row, (one,) in enumerate(as_lists(found)):
         assert one[1] == clean[row][0][1][: poisoned if row == 2 else None]
-
-
-@SEARCHES
-def test_graph_with_unknown_batch_equals_eager(found_by):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)])
-    def graph(seeds, limits):
-        rows = slice(tf.size(seeds))
-        return found_by(Script(seeds), limits, rows=rows)
-
-    for eager, traced in zip(found_by(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS), strict=True):
-        np.testing.assert_allclose(eager, traced, rtol=1e-6)
-    assert graph(SEEDS[:0], SEEDS[:0]).ids.shape == (0, 1, 0)

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -23,7 +21,7 @@ from keras_transformer.export.saved_model import (
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, replay
 from keras_transformer.tokenizer import Tokenizer
-from keras_transformer.translation.options import INPUTS
+from keras_transformer.translation.options import INPUTS, OUTPUTS
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import SavedModelTranslator, Translator
 from serving.configuration import read_message
@@ -41,13 +39,13 @@ BYTES = [b"\xff\xfe\xfa", b"one \x80 two", b"\xed\xa0\x80"]
 
 
 @pytest.fixture(scope="module")
-def translator(saved_model):
-    return saved_model.translator
+def translator():
+    return tiny.beam_translator()
 
 
 @pytest.fixture(scope="module")
-def exported(saved_model):
-    return saved_model.version
+def exported():
+    return tiny.saved_model() / "exports" / "1"
 
 
 def run_like_serving(path, texts):
@@ -56,40 +54,52 @@ def run_like_serving(path, texts):
         return run(session, signatures["serving_default"], texts)
 
 
-def config_of_the_kit():
-    return read_message(ROOT / "serving" / "config" / "session.config", tf.compat.v1.ConfigProto())
+@pytest.fixture(scope="module")
+def opened(exported):
+    """A Session as the kit sets it, of one thread, and the signatures of `exported`."""
+    config = read_message(ROOT / "serving" / "config" / "session.config", tf.compat.v1.ConfigProto())
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    with session.graph.as_default():  # for the loading alone: a graph left open would be that of other tests
+        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
+    yield session, loaded.signature_def
+    session.close()
 
 
 @pytest.fixture(scope="module")
-def answers(exported):
-    """A function from a list of str or bytes to the outputs of `exported`, through one Session as the kit sets it."""
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=config_of_the_kit())
-    with session.graph.as_default():  # for the loading alone: a graph left open would be that of other tests
-        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
-    signature = loaded.signature_def["serving_default"]
+def answers(opened):
+    """A function from a list of str or bytes to the outputs of `exported`."""
+    session, signature = opened[0], opened[1]["serving_default"]
     fetches = {name: output.name for name, output in signature.outputs.items()}
 
     def ask(rows):
         rows = [row.encode() if isinstance(row, str) else row for row in rows]
         return session.run(fetches, {signature.inputs["text"].name: np.array(rows, dtype=object)})
 
-    yield ask
-    session.close()
+    return ask
 
 
 @pytest.fixture(scope="module")
 def definition(exported):
-    model = saved_model_pb2.SavedModel()
-    model.ParseFromString((exported / "saved_model.pb").read_bytes())
-    return model.meta_graphs[0]
+    return saved_model_pb2.SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs[0]
 
 
-def test_a_session_finds_what_the_translator_finds(answers, translator):
-    outputs = answers(TEXTS + ODD)
+def test_a_session_finds_what_the_translator_finds_and_odd_rows_change_no_other(answers, translator):
+    together, alone, nothing = answers(TEXTS + ODD + BYTES), answers(TEXTS), answers([])
     texts, scores = translator.translate_batch(TEXTS + ODD)
-    assert [text.decode("utf-8") for text in outputs["translation"]] == texts
-    np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
-    assert any(texts[: len(TEXTS)])  # something was translated at all
+    found = [text.decode("utf-8") for text in together["translation"]]  # invalid UTF-8 raises
+    assert found[: len(texts)] == texts and found[len(TEXTS) : len(TEXTS) + 3] == [""] * 3
+    np.testing.assert_allclose(together["score"][: len(texts)], scores, atol=1e-4)
+    assert any(texts[: len(TEXTS)]) and np.isfinite(together["score"]).all()
+    assert [text.decode() for text in alone["translation"]] == texts[: len(TEXTS)]
+    np.testing.assert_allclose(together["score"][: len(TEXTS)], alone["score"], atol=1e-5)
+    assert nothing["translation"].shape == nothing["score"].shape == (0,)
+
+
+def test_what_nobody_sees_does_not_change_a_translation(answers, translator):
+    plain, *odd = (text.decode() for text in answers(["one two three", *tiny.ODD_SPELLINGS])["translation"])
+    assert odd == [plain] * len(tiny.ODD_SPELLINGS) == translator.translate(tiny.ODD_SPELLINGS)
+    around = answers([" \u00a0one  two three\u3000", "\u034f"])["translation"].tolist()
+    assert around == [f" \u00a0{plain}\u3000".encode(), "\u034f".encode()]
 
 
 def test_a_search_reads_the_matrix_that_was_laid_out_at_load(exported, translator):
@@ -114,11 +124,9 @@ def test_an_export_of_a_variant_finds_what_the_translator_finds(tmp_path):
     texts, scores = translator.translate_batch(TEXTS + ODD)
     assert [text.decode("utf-8") for text in outputs["translation"]] == texts
     np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
-    assert too_new(nodes_of(path)) == []
 
 
-@pytest.fixture(scope="module")
-def of_two(translator):
+def of_two_tokenizers(model):
     """A `Translator` with two tokenizers over one vocabulary, as OPUS-MT has: the second one writes capitals."""
     writing = ModelProto.FromString(tiny.tokenizer_model())
     taken = {piece.piece for piece in writing.pieces}
@@ -126,32 +134,30 @@ def of_two(translator):
         if piece.type == piece.NORMAL and piece.piece.upper() not in taken:
             piece.piece = piece.piece.upper()
     tokenizers = tiny.tokenizer(), Tokenizer(writing.SerializeToString())
-    return Translator(translator.model, *tokenizers, beam_size=1, max_length=31)
+    return Translator(model, *tokenizers, beam_size=1, max_length=31)
 
 
 @pytest.mark.slow
-def test_python_opens_an_export_with_two_tokenizers_as_the_run_translates(of_two, tmp_path):
-    """It is proven by another process of Python, too, see `SavedModelExport.opened`."""
-    path = export_version(SavedModelExport(of_two), tmp_path, sentences=TEXTS)
+def test_tokenizers_of_one_name_are_no_export_and_those_of_older_ones_are_named_apart(
+    translator, tmp_path, monkeypatch
+):
+    """Before, tokenizers had no names. In a Session, that export translates as the run does."""
+    of_two, make = of_two_tokenizers(translator.model), tensorflow_text.SentencepieceTokenizer
     expected = of_two.translate(TEXTS)
     assert expected[0] == "EINS ZWEI DREI"
-    assert SavedModelTranslator(path).translate(TEXTS) == expected
-
-
-@pytest.mark.slow
-def test_tokenizers_of_one_name_are_no_export_and_older_exports_have_them_named_apart(of_two, tmp_path, monkeypatch):
-    """Before, tokenizers had no names. In a Session, that export translates as the run does."""
-    make = tensorflow_text.SentencepieceTokenizer
     monkeypatch.setattr(tensorflow_text, "SentencepieceTokenizer", lambda name, **arguments: make(**arguments))
     tokenizers = [Tokenizer(tokenizer.model) for tokenizer in (of_two.source_tokenizer, of_two.target_tokenizer)]
     before = SavedModelExport(Translator(of_two.model, *tokenizers, beam_size=1, max_length=31))
     before.write(tmp_path)
-    expected, files = of_two.translate(TEXTS), sorted(tmp_path.iterdir())
+    files = sorted(tmp_path.iterdir())
     with pytest.raises(ExportError, match="`tf.saved_model.load` .* 'one two three' to .* differ in 3 of 3 sentences"):
         with before.opened(tmp_path) as translate:
             assert translate(TEXTS)[0] == expected
     assert SavedModelTranslator(tmp_path).translate(TEXTS) == expected
     assert sorted(tmp_path.iterdir()) == files
+    monkeypatch.undo()  # now they have names, and another process of Python proves it, see `SavedModelExport.opened`
+    path = export_version(SavedModelExport(of_two), tmp_path / "exports", sentences=TEXTS)
+    assert SavedModelTranslator(path).translate(TEXTS) == expected
 
 
 def test_a_process_that_cannot_open_an_export_is_one_line(tmp_path, monkeypatch):
@@ -178,7 +184,7 @@ def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_pa
     assert whole.translate_batch([text]) != divided.translate_batch([text])
 
 
-def test_signatures_have_the_inputs_of_the_table_of_options_and_outputs_with_a_score(definition):
+def test_the_names_dtypes_and_shapes_of_the_signatures_are_these(definition):
     """A server prepares one graph for the default signature and `translate`."""
     signatures = {name: s for name, s in definition.signature_def.items() if not name.startswith("__")}
     inputs = {
@@ -189,18 +195,19 @@ def test_signatures_have_the_inputs_of_the_table_of_options_and_outputs_with_a_s
     shapes = [tensor.tensor_shape for signature in signatures.values() for tensor in signature.inputs.values()]
     assert {tuple(dim.size for dim in shape.dim) for shape in shapes} == {(-1,)}
     assert signatures["serving_default"] == signatures["translate"]
-    for name in ("translate", "translate_with_options", "sample"):
-        described = {
-            name: (tf.dtypes.as_dtype(tensor.dtype).name, [dim.size for dim in tensor.tensor_shape.dim])
-            for name, tensor in signatures[name].outputs.items()
+    one = {"translation": ("string", [-1]), "score": ("float32", [-1])}
+    of_pieces = {"token_scores": ("float32", [-1] * 2), "pieces": ("string", [-1] * 2)}
+    of_source = {"source_pieces": ("string", [-1] * 2), "alignment": ("float32", [-1] * 3)}
+    several = {"translations": ("string", [-1, 3]), "scores": ("float32", [-1, 3])}
+    expected = dict.fromkeys(("translate", "translate_with_options", "sample"), one) | {"alternatives": several}
+    expected |= {"score": {"score": one["score"], **of_pieces}, "explain": of_pieces | of_source}
+    for name, outputs in expected.items():
+        assert outputs == {
+            key: (tf.dtypes.as_dtype(tensor.dtype).name, [dim.size for dim in tensor.tensor_shape.dim])
+            for key, tensor in signatures[name].outputs.items()
         }
-        assert described == {"translation": ("string", [-1]), "score": ("float32", [-1])}
-
-
-def nodes_of(path):
-    """All nodes of the graph of an export and of its functions."""
-    graph = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
-    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+        listed = OUTPUTS[name].items()
+        assert outputs == {key: (dtype, [3 if d == "W" else -1 for d in dims]) for key, (dtype, dims) in listed}
 
 
 def too_new(nodes):
@@ -213,8 +220,9 @@ def too_new(nodes):
     ]
 
 
-def test_the_graph_needs_neither_python_nor_xla_nor_a_newer_tensorflow_than_that_of_serving(definition, exported):
-    nodes, library = nodes_of(exported), definition.graph_def.library.function
+def test_the_graph_needs_neither_python_nor_xla_nor_a_newer_tensorflow_than_that_of_serving(definition):
+    library = definition.graph_def.library.function
+    nodes = [*definition.graph_def.node, *(node for function in library for node in function.node_def)]
     assert len({node.op for node in nodes}) > 50 and too_new(nodes) == []
     assert not [node.op for node in nodes if node.op.startswith("Xla") or "PyFunc" in node.op]
     assert not [function.signature.name for function in library if function.attr["_XlaMustCompile"].b]
@@ -233,38 +241,8 @@ def test_every_weight_is_stored_once(exported, translator):
 
 
 @pytest.mark.slow
-def test_one_thread_runs_every_signature(exported):
-    requests = read_warm_up(exported)  # eagerly
-    with tf.compat.v1.Session(graph=tf.Graph(), config=config_of_the_kit()) as session:
-        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(exported))
-        replay(session, loaded.signature_def, requests)
-
-
-def test_odd_rows_neither_raise_nor_change_the_others(answers):
-    alone, together, nothing = answers(TEXTS), answers(TEXTS + ODD + BYTES), answers([])
-    assert nothing["translation"].shape == nothing["score"].shape == (0,)
-    assert list(together["translation"][: len(TEXTS)]) == list(alone["translation"])
-    np.testing.assert_allclose(together["score"][: len(TEXTS)], alone["score"], atol=1e-5)
-    assert list(together["translation"][len(TEXTS) : len(TEXTS) + 3]) == [b""] * 3
-    assert np.isfinite(together["score"]).all()
-    assert all(text.decode("utf-8") is not None for text in together["translation"])  # invalid UTF-8 raises
-
-
-def test_what_nobody_sees_does_not_change_a_translation(answers, translator):
-    plain, *odd = answers(["one two three", *tiny.ODD_SPELLINGS])["translation"].tolist()
-    assert (
-        odd == [plain] * len(tiny.ODD_SPELLINGS) == [text.encode() for text in translator.translate(tiny.ODD_SPELLINGS)]
-    )
-    around = answers([" \u00a0one  two three\u3000", "\u034f"])["translation"].tolist()
-    assert around == [f" \u00a0{plain.decode()}\u3000".encode(), "\u034f".encode()]
-
-
-@settings(max_examples=7, deadline=None, derandomize=True)
-@given(st.lists(st.binary(max_size=31) | st.text(max_size=31).map(str.encode), min_size=43, max_size=43))
-def test_no_text_raises(answers, rows):
-    outputs = answers(rows)
-    assert len([text.decode("utf-8") for text in outputs["translation"]]) == len(rows)  # invalid UTF-8 raises
-    assert np.isfinite(outputs["score"]).all()
+def test_one_thread_runs_every_signature(opened, exported):
+    replay(*opened, read_warm_up(exported))
 
 
 @pytest.mark.slow
@@ -291,12 +269,10 @@ def test_layer_normalisation_stays_exact_in_half_precision(translator):
 
 
 def test_the_manifest_has_signatures_search_precision_and_warm_up(exported, translator):
-    manifest = read_manifest(exported)
-    text = {"text": {"dtype": "string", "shape": [None]}}
-    outputs = {"translation": text["text"], "score": {"dtype": "float32", "shape": [None]}}
+    manifest, text = read_manifest(exported), {"dtype": "string", "shape": [None]}
     assert manifest["signatures"].keys() == {"serving_default", *INPUTS}
-    for name in ("serving_default", "translate"):
-        assert manifest["signatures"][name] == {"inputs": text, "outputs": outputs}
+    outputs = {"translation": text, "score": {"dtype": "float32", "shape": [None]}}
+    assert manifest["signatures"]["translate"] == {"inputs": {"text": text}, "outputs": outputs}
     assert (manifest["format"], manifest["weights"]) == ("saved_model", "float32")
     assert manifest["search"] == translator.settings
     assert manifest["warm_up"]["signatures"] == sorted(INPUTS)

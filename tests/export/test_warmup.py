@@ -1,3 +1,4 @@
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,16 +26,40 @@ def echo(**inputs):
     return {"translation": inputs["text"], "score": tf.zeros(tf.shape(inputs["text"]))}
 
 
-def save(directory, **changed):
-    """A SavedModel with the inputs of a real one, whose signatures `echo` but for those that a test changes."""
+def only_seven(**inputs):
+    with tf.control_dependencies([tf.debugging.assert_less(tf.size(inputs["text"]), 8, "at most seven")]):
+        return echo(**{name: tf.identity(value) for name, value in inputs.items()})
+
+
+def not_a_number(**inputs):
+    return {**echo(**inputs), "score": tf.fill(tf.shape(inputs["text"]), np.nan)}
+
+
+def one_row(**inputs):
+    return {"translation": tf.concat([inputs["text"][:1], ["more"]], 0)}
+
+
+FAULTS = {  # signature -> what it does in place of `echo`, and the error of its warm-up
+    "score": (only_seven, "signature score with a batch of 16 fails.*at most seven"),
+    "explain": (not_a_number, "signature explain with a batch of 1 fails.*score has numbers that are not finite"),
+    "alternatives": (one_row, r"signature alternatives with a batch of 1 fails.*translation has the shape \(2,\)"),
+}
+
+
+@pytest.fixture(scope="module")
+def echoing(tmp_path_factory):
+    """The path of a SavedModel with the inputs of a real one, whose signatures `echo` but for those of `FAULTS`."""
 
     def signature(name, inputs):
         specs = {input_name: tf.TensorSpec([None], dtype, input_name) for input_name, dtype in inputs.items()}
-        function = changed.get(name, echo)
+        function, _ = FAULTS.get(name, (echo, None))
         return tf.function(lambda **inputs: function(**inputs)).get_concrete_function(**specs)
 
+    path = tmp_path_factory.mktemp("echoing")
     signatures = {name: signature(name, inputs) for name, inputs in INPUTS.items()}
-    tf.saved_model.save(tf.Module(), str(directory), signatures=signatures)
+    tf.saved_model.save(tf.Module(), str(path), signatures=signatures)
+    write_warm_up(path)
+    return path
 
 
 def test_every_signature_has_a_request_of_every_batch_size_that_leaves_no_operation_out():
@@ -54,14 +79,13 @@ def test_every_signature_has_a_request_of_every_batch_size_that_leaves_no_operat
             assert not option.range or option.least <= given <= option.most
 
 
-def test_the_file_is_where_tensorflow_serving_looks_for_it_and_the_manifest_says_what_is_replayed(tmp_path):
-    write_warm_up(tmp_path)
-    path = tmp_path / "assets.extra" / "tf_serving_warmup_requests"
+def test_the_file_is_where_tensorflow_serving_looks_for_it_and_the_manifest_says_what_is_replayed(echoing):
+    path = echoing / "assets.extra" / "tf_serving_warmup_requests"
     logs = [PredictionLog.FromString(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
     assert [log.WhichOneof("log_type") for log in logs] == ["predict_log"] * len(EVERY_REQUEST)
-    assert [log.predict_log.request for log in logs] == warm_up_requests() == read_warm_up(tmp_path)
+    assert [log.predict_log.request for log in logs] == warm_up_requests() == read_warm_up(echoing)
     assert len(logs) <= 1000  # more are not read
-    assert describe_warm_up(tmp_path) == {
+    assert describe_warm_up(echoing) == {
         "file": "assets.extra/tf_serving_warmup_requests",
         "requests": len(EVERY_REQUEST),
         "signatures": sorted(INPUTS),
@@ -69,56 +93,39 @@ def test_the_file_is_where_tensorflow_serving_looks_for_it_and_the_manifest_says
     }
 
 
-def test_every_request_is_run(tmp_path):
-    save(tmp_path)
-    runs = []
-    with open_like_serving(tmp_path) as (session, signatures):
+def test_every_request_is_run_and_one_that_fails_is_named(echoing):
+    requests, runs = {name: [] for name in INPUTS}, []
+    for request in warm_up_requests():
+        requests[request.model_spec.signature_name].append(request)
+    with open_like_serving(echoing) as (session, signatures):
 
         def run(fetches, feeds):
             runs.append([(name, len(value)) for name, value in feeds.items()])
             return session.run(fetches, feeds)
 
-        replay(SimpleNamespace(run=run), signatures, warm_up_requests())
-        fed = [(signatures[name].inputs["text"].name, size) for name, size in EVERY_REQUEST]
+        for name, own in requests.items():
+            if name in FAULTS:
+                with pytest.raises(ExportError, match=FAULTS[name][1]):
+                    replay(session, signatures, own)
+            else:
+                replay(SimpleNamespace(run=run), signatures, own)
+        fed = [(signatures[name].inputs["text"].name, size) for name, size in EVERY_REQUEST if name not in FAULTS]
     assert sorted(pair for run in runs for pair in run if pair in fed) == sorted(fed)
 
 
-def only_seven(**inputs):
-    with tf.control_dependencies([tf.debugging.assert_less(tf.size(inputs["text"]), 8, "at most seven")]):
-        return echo(**{name: tf.identity(value) for name, value in inputs.items()})
-
-
-def not_a_number(**inputs):
-    return {**echo(**inputs), "score": tf.fill(tf.shape(inputs["text"]), np.nan)}
-
-
-def one_row(**inputs):
-    return {"translation": tf.concat([inputs["text"][:1], ["more"]], 0)}
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (only_seven, "signature score with a batch of 16 fails.*at most seven"),
-        (not_a_number, "signature score with a batch of 1 fails.*score has numbers that are not finite"),
-        (one_row, r"signature score with a batch of 1 fails.*translation has the shape \(2,\)"),
-    ],
-)
-def test_a_request_that_fails_is_named_and_fails_the_export(tmp_path, function, message):
+def test_a_request_that_fails_fails_the_export(echoing, tmp_path):
     class Failing(SavedModelExport):
         def write(self, directory):
-            save(directory, score=function)
-            write_warm_up(directory)
+            shutil.copytree(echoing, directory, dirs_exist_ok=True)
 
-    with pytest.raises(ExportError, match=message) as raised:
+    with pytest.raises(ExportError, match="the warm-up request for signature alternatives") as raised:
         export_version(Failing(None), tmp_path / "exports")
     assert "\n" not in str(raised.value) and list((tmp_path / "exports").iterdir()) == []
 
 
-def test_a_request_that_does_not_suit_the_model_is_named(tmp_path):
-    save(tmp_path)
+def test_a_request_that_does_not_suit_the_model_is_named(echoing):
     (request,) = (r for r in warm_up_requests() if r.model_spec.signature_name == "sample" and size(r) == 1)
-    with open_like_serving(tmp_path) as (session, signatures):
+    with open_like_serving(echoing) as (session, signatures):
         for name, message in (
             ("nowhere", "signature nowhere"),
             ("translate", "its inputs are .*'seed'.*those of the signature {'text': 'string'}"),

@@ -11,17 +11,8 @@ import tensorflow as tf
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import UserError
 from keras_transformer.tools.shortlist import Shortlist
-from keras_transformer.translation.directions import (
-    UNKNOWN_LANGUAGE,
-    Directions,
-    begun,
-    tagged,
-    untagged,
-    written_tag,
-)
-from keras_transformer.translation.options import INPUTS, inputs_of
+from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, Directions, written_tag
 from keras_transformer.translation.results import Translation
-from keras_transformer.translation.signatures import Signatures
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.translation.test_translator import FullPasses, graph_of
@@ -99,7 +90,11 @@ def test_languages_that_are_unknown_or_not_given_mean_the_default(source, target
     ],
 )
 def test_a_tag_at_the_start_of_a_text_is_its_target_language(text, rest, target):
+    """In the graph and in Python."""
     assert ids_of(text, "fr", "en") == (tf.compat.as_bytes(rest), *tiny.tags("both").ids("fr", target))
+    if isinstance(text, str):
+        left, code = written_tag(text, tiny.tags("both"))
+        assert left == rest and tiny.tags("both").find(None, code or "en")[1] == target
 
 
 def ids_of(text, source, target):
@@ -112,12 +107,11 @@ def ids_of(text, source, target):
 
 
 def test_a_language_that_the_model_does_not_have_is_marked_by_a_score_that_no_translation_has():
-    functions = tiny.many_languages("both", 3).signatures.functions()
+    functions = tiny.many_languages("both", 1).signatures.functions()
     rows = [("", "fr-CA", True), ("en-GB", "", True), ("", "xx", False), ("xx", "de", False), ("zh-TW", "", False)]
     rows += [("", "xx", True)]
-    texts = ["one", "one", "one", "one", "", ">>fra-CA<< one"]
-    columns = {"text": texts, "source_lang": [row[0] for row in rows], "target_lang": [row[1] for row in rows]}
-    inputs = {name: tf.constant(column) for name, column in columns.items()}
+    columns = ["one", "one", "one", "one", "", ">>fra-CA<< one"], *zip(*(row[:2] for row in rows), strict=True)
+    inputs = dict(zip(("text", "source_lang", "target_lang"), map(tf.constant, columns), strict=True))
     for signature, name in (("translate", "score"), ("alternatives", "scores")):
         scores = functions[signature](inputs)[name].numpy().reshape(len(rows), -1)
         assert [(row > UNKNOWN_LANGUAGE).all() for row in scores] == [is_known for *_, is_known in rows]
@@ -129,21 +123,16 @@ def test_every_signature_knows_the_direction():
     expected = by_hand(some)
     texts = [text for text, _, _ in expected]
     assert [row.text for row in some.sample(TEXTS, top_k=1, **BY_ROW)] == texts
-    for row, direction, found, (_, _, ids) in zip(
-        TEXTS, DIRECTIONS, some.explain(TEXTS, **BY_ROW), expected, strict=True
-    ):
+    explained, scored = some.explain(TEXTS, **BY_ROW), some.score(TEXTS, ["eins zwei"] * 4, **BY_ROW)
+    for row, direction, *answers, (_, _, best) in zip(TEXTS, DIRECTIONS, explained, scored, expected, strict=True):
         passes = TaggedPasses(some, row, *direction)
-        assert found.pieces == passes.pieces.id_to_piece(ids)
-        log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
-        np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
-        assert found.source_pieces == passes.pieces.id_to_piece(passes.source_ids)  # without the tag
-        np.testing.assert_allclose(found.alignment.sum(axis=1), 1.0, rtol=1e-5)
-    given = ["eins zwei"] * 4
-    for row, direction, found in zip(TEXTS, DIRECTIONS, some.score(TEXTS, given, **BY_ROW), strict=True):
-        passes = TaggedPasses(some, row, *direction)
-        ids = [*passes.pieces.encode("eins zwei"), passes.pieces.eos_id()]
-        log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
-        np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
+        given = [*passes.pieces.encode("eins zwei"), passes.pieces.eos_id()]
+        for found, ids in zip(answers, (best, given), strict=True):
+            assert found.pieces == passes.pieces.id_to_piece(ids)
+            log_probs = [passes.log_probs(ids[:n])[id] for n, id in enumerate(ids)]
+            np.testing.assert_allclose(found.token_scores, log_probs, rtol=1e-3, atol=1e-4)
+        assert answers[0].source_pieces == passes.pieces.id_to_piece(passes.source_ids)  # without the tag
+        np.testing.assert_allclose(answers[0].alignment.sum(axis=1), 1.0, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -171,26 +160,15 @@ def test_options_prefixes_and_words_that_must_not_change_go_with_tags():
     assert [row.text for row in listed.translate_scored(TEXTS, beam_size=2, **BY_ROW)] == of_all
 
 
-def test_a_model_of_one_direction_pays_nothing():
-    """Without tags, the functions of tags give back their arguments, and so make no operation."""
-    ids, alignment = object(), object()
-    assert tagged(ids, {}) is ids and begun(ids, {}) is ids and untagged(alignment, None, {}) is alignment
-    some = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 1, 0.6, 31).functions()
-    for name in ("translate", "explain"):
-        assert [*some[name].input_signature[0]] == ["text"]
-    assert {name: inputs_of(name) for name in INPUTS} == INPUTS
-
-
 def test_a_language_that_the_model_does_not_have_is_named():
     some = tiny.many_languages("source")
     known = "only de, en, fr, zh"
     for ask in (some.translate, some.alternatives, some.explain, some.sample, some.translate_scored):
         with pytest.raises(UserError, match=f"^the model has no `target_lang` it, {known}$"):
             ask(["one", "two"], target_lang=["de", "it"])
-    with pytest.raises(UserError, match=f"no `source_lang` xx, {known}"):
-        some.score("one", "eins", source_lang="xx")
-    with pytest.raises(UserError, match=f"no `source_lang` xx, {known}"):
-        some.between("xx")
+    for ask, *texts in ((some.score, "one", "eins"), (some.between,)):
+        with pytest.raises(UserError, match=f"no `source_lang` xx, {known}"):
+            ask(*texts, source_lang="xx")
     with pytest.raises(UserError, match="`target_lang` must have one value for every text. Received: 1, of 2 texts"):
         some.translate(["one", "two"], target_lang=["de"])
 
@@ -202,12 +180,3 @@ def test_a_model_of_one_direction_knows_its_own_languages():
     for languages in ({"target_lang": "fr"}, {"source_lang": ["en", "de"]}):
         with pytest.raises(UserError, match="^the model has one direction, and its `(target|source)_lang` is"):
             some.translate(["one", "two"], **languages)
-
-
-def test_a_written_tag_is_the_one_that_the_graph_finds():
-    tags = tiny.tags("source")
-    for text in ("one", ">>fra<< one", " <2zh-Hans>one", "\u00a0>>de<<  one", ">>xx<< one", "<2>", "", ">>de<<"):
-        left, code = written_tag(text, tags)
-        expected = Directions(tags).of(np.array([text.encode()]), np.array([b""]), np.array([b"en"]))
-        assert left == expected["text"].numpy()[0].decode()
-        assert tags.targets[tags.find(None, code or "en")[1]] == int(expected["source_tag"][0])

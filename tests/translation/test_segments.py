@@ -1,4 +1,3 @@
-import functools
 import random
 
 import numpy as np
@@ -13,8 +12,6 @@ from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import segments as segments_module
 from keras_transformer.translation.segments import (
-    FEWEST_AT_ONCE,
-    at_once,
     beginnings,
     blocks,
     divide_into_parts,
@@ -37,17 +34,11 @@ any_text = st.text(max_size=61)
 MAX_LENGTH = 13
 
 
-@functools.cache
-def identity(max_length):
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+def copied(texts):
     """Takes texts apart and puts them together again with nothing between: a model that copies."""
-    tokenizer = tiny.tokenizer()
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def copied(text):
-        segments = divide_into_parts(text, tokenizer, max_length)
-        return join(segments, tokenizer.decode(segments.ids)[:, None])[:, 0], segments.rows, segments.ids
-
-    return lambda *texts: copied(tf.constant(texts, tf.string, shape=[len(texts)]))
+    segments = divide_into_parts(texts, tiny.tokenizer(), MAX_LENGTH)
+    return join(segments, tiny.tokenizer().decode(segments.ids)[:, None])[:, 0], segments.rows, segments.ids
 
 
 def visible(text):
@@ -58,9 +49,9 @@ def visible(text):
 @fast
 @given(st.lists(any_text | compositions, max_size=5))
 def test_all_but_white_space_survives_a_model_that_copies(texts):
-    copies, _, ids = identity(MAX_LENGTH)(*texts)
-    assert [visible(text.decode()) for text in copies.numpy()] == [visible(text) for text in texts]
-    assert tf.reduce_all(ids.row_lengths() <= MAX_LENGTH) and tf.reduce_all(ids.row_lengths() > 0)
+    copies, _, ids = copied(tf.constant(texts, tf.string, shape=[len(texts)]))
+    assert [visible(copy.decode()) for copy in copies.numpy()] == [visible(text) for text in texts]
+    assert all(0 < length <= MAX_LENGTH for length in ids.row_lengths().numpy())
 
 
 WHITE_SPACE = {  # a text, and what the tokenizer makes of its sentences; None: the same
@@ -70,12 +61,18 @@ WHITE_SPACE = {  # a text, and what the tokenizer makes of its sentences; None: 
     "\u200bone\x00\ufeff": None,
     "😀\u00a0one. → Two ❤️\n👩‍🚀 three": None,
     "😀": None,
+    "": None,
+    " \n\u2029 \ufeff": "",
 }
 
 
-def test_white_space_and_symbols_survive_a_model_that_copies():
-    copies, _, _ = identity(MAX_LENGTH)(*WHITE_SPACE)
-    assert [copy.decode() for copy in copies.numpy()] == [copy or text for text, copy in WHITE_SPACE.items()]
+def test_white_space_and_symbols_survive_a_model_that_copies_and_blank_text_has_no_parts():
+    copies, rows, _ = copied(tf.constant([*WHITE_SPACE]))
+    expected = [text if copy is None else copy for text, copy in WHITE_SPACE.items()]
+    assert [copy.decode() for copy in copies.numpy()] == expected
+    assert {*rows.numpy().tolist()} == {0, 1, 2, 3, 4}
+    copies, rows, ids = copied(tf.constant([], tf.string))
+    assert copies.shape == rows.shape == (0,) and ids.nrows() == 0
 
 
 def test_no_symbol_around_a_sentence_goes_through_the_model():
@@ -86,49 +83,38 @@ def test_no_symbol_around_a_sentence_goes_through_the_model():
     ]  # fmt: skip
 
 
-def test_blank_text_has_no_parts_and_is_blank():
-    copies, rows, ids = identity(MAX_LENGTH)("one", "", " \n\u2029 \ufeff", "two")
-    assert copies.numpy().tolist() == [b"one", b"", b"", b"two"]
-    assert rows.numpy().tolist() == [0, 3] and ids.nrows() == 2
-    copies, rows, ids = identity(MAX_LENGTH)()
-    assert copies.shape == rows.shape == (0,) and ids.nrows() == 0
+def starts_of(length, sizes, draw, allowed=None):
+    """Where a sentence of so many pieces has words or characters of random `sizes`, at places that are allowed."""
+    flags, place = [False] * length, 0
+    while place < length:
+        flags[place] = True
+        place += draw.choice(sizes)
+        while allowed and place < length and not allowed[place]:
+            place += 1
+    return flags
 
 
 def divided(lengths, max_length, word_lengths=(1,), character_lengths=(1,), seed=0):
-    """The lengths of the parts, those of each sentence in a list, and the flags that they were made from."""
+    """The lengths of the parts, a list for each sentence. None begins inside a character, or inside a short word."""
     draw = random.Random(seed)
-    starts_word, starts_character = ([False] * sum(lengths) for _ in range(2))
-    for flags, sizes in ((starts_character, character_lengths), (starts_word, word_lengths)):
-        start = 0
-        for length in lengths:
-            place = 0
-            while place < length:
-                flags[start + place] = True
-                place += draw.choice(sizes)
-                while flags is starts_word and place < length and not starts_character[start + place]:
-                    place += 1
-            start += length
+    characters = [starts_of(length, character_lengths, draw) for length in lengths]
+    words = [starts_of(len(own), word_lengths, draw, own) for own in characters]
     ids = tf.RaggedTensor.from_row_lengths(tf.range(sum(lengths)), lengths)
-    begins = divisions(ids, tf.constant(starts_word), tf.constant(starts_character), max_length).numpy()
-    return begins, np.array(starts_word), np.array(starts_character)
-
-
-def parts_of(begins, lengths):
-    starts = np.cumsum([0, *lengths])
-    return [
-        np.diff([*(np.flatnonzero(begins[a:b])), b - a]).tolist() for a, b in zip(starts[:-1], starts[1:], strict=True)
-    ]
+    begins = divisions(ids, *(tf.constant(sum(flags, [])) for flags in (words, characters)), max_length).numpy()
+    assert not (begins & ~np.array(sum(characters, []))).any()
+    longest_word = max(word_lengths) + max(character_lengths) - 1
+    assert longest_word > max_length // 4 or not (begins & ~np.array(sum(words, []))).any()
+    rows = np.split(begins, np.cumsum(lengths)[:-1])
+    return [np.diff([*np.flatnonzero(row), len(row)]).tolist() for row in rows]
 
 
 def test_parts_are_about_equal_and_begin_with_words():
     lengths = [3, 0, 37, 38, 101, 1009, 1]
-    begins, starts_word, _ = divided(lengths, 37, word_lengths=(1, 2, 3, 5))
-    parts = parts_of(begins, lengths)
+    parts = divided(lengths, 37, word_lengths=(1, 2, 3, 5))
     assert parts[:3] == [[3], [], [37]]
     assert max(map(max, filter(None, parts))) <= 37
     assert all(max(part) - min(part) <= 9 for part in parts if part)
     assert len(parts[3]) == 2 and len(parts[5]) <= 1009 / (37 - 9 - 4) + 1
-    assert not (begins & ~starts_word).any()
 
 
 @fast
@@ -139,9 +125,7 @@ def test_parts_are_about_equal_and_begin_with_words():
     st.integers(0, 1000),
 )
 def test_no_part_is_too_long_or_divides_a_character(lengths, max_length, word_lengths, seed):
-    begins, _, starts_character = divided(lengths, max_length, word_lengths, (1, 3, 4), seed)
-    assert not (begins & ~starts_character).any()
-    parts = parts_of(begins, lengths)
+    parts = divided(lengths, max_length, word_lengths, (1, 3, 4), seed)
     assert [sum(part) for part in parts] == lengths
     assert all(1 <= min(part) <= max(part) <= max_length for part in parts if part)
     assert all(len(part) == 1 for part in parts if 1 <= sum(part) <= max_length)
@@ -171,41 +155,29 @@ def test_the_score_of_a_text_is_that_of_all_its_tokens_and_that_of_one_part_stay
         assert join_scores(segments, tf.constant(scores), lengths, alpha).numpy().tolist() == scores.tolist()
 
 
-def test_as_many_parts_are_translated_side_by_side_as_there_are_texts_and_never_few():
-    assert [int(at_once(tf.fill([count], "one"))) for count in (0, 1, 97)] == [FEWEST_AT_ONCE, FEWEST_AT_ONCE, 97]
-
-
 # The parts of two texts that belong together.
 
 TEXTS = ["one two", "seven\nten", "", "one\ntwo\nthree", "nine", "four"]
 TRANSLATIONS = ["eins zwei", "sieben\n\nzehn", "null", "eins\nzwei", "", "vier\nvier"]
 
 
-def encoded(*texts, model=None, end=()):
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model or tiny.tokenizer_model())
-    return [[*processor.encode(text), *end] for text in texts]
+def encoded(*texts, model=None):
+    return sentencepiece.SentencePieceProcessor(model_proto=model or tiny.tokenizer_model()).encode(list(texts))
 
 
-def test_parts_are_scored_in_pairs_where_there_are_as_many_and_as_a_whole_otherwise():
+def test_parts_are_scored_in_pairs_where_there_are_as_many_and_otherwise_the_beginning_of_the_whole(monkeypatch):
+    monkeypatch.setattr(segments_module, "LONGEST_SCORED", 3)
     german = train_tokenizer([text for _, text in tiny.pairs(211)], 311)  # with other pieces than the source
     tokenizers = tiny.tokenizer(), Tokenizer(german)
     both = tf.constant(TEXTS), tf.constant(TRANSLATIONS)
     parts = (divide_into_parts(text, tokenizer, 31) for text, tokenizer in zip(both, tokenizers, strict=True))
     owners, sources, labels = pairs(tokenizers, *both, *parts)
     assert owners.numpy().tolist() == [0, 1, 1, 3, 4, 5]
-    assert sources.to_list() == encoded("one two", "seven", "ten", "one\ntwo\nthree", "nine", "four")
-    translations = ("eins zwei", "sieben", "zehn", "eins\nzwei", "", "vier\nvier")
-    assert labels.to_list() == encoded(*translations, model=german, end=[EOS_ID])
-
-
-def test_of_a_whole_text_only_its_beginning_is_scored(monkeypatch):
-    monkeypatch.setattr(segments_module, "LONGEST_SCORED", 3)
-    both = tf.constant(["one\ntwo"]), tf.constant(["seven eight nine ten"])
-    parts = (divide_into_parts(text, tiny.tokenizer(), 31) for text in both)
-    _, sources, labels = pairs((tiny.tokenizer(),) * 2, *both, *parts)
-    (source,), (label,) = (encoded(text.numpy()[0].decode()) for text in both)
-    assert min(len(source), len(label)) > 3
-    assert sources.to_list() == [source[:3]] and labels.to_list() == [[*label[:3], EOS_ID]]
+    whole = {3: 3, 5: 3}  # pair -> pieces
+    expected = encoded("one two", "seven", "ten", "one\ntwo\nthree", "nine", "four")
+    assert sources.to_list() == [ids[: whole.get(pair)] for pair, ids in enumerate(expected)] != expected
+    expected = encoded("eins zwei", "sieben", "zehn", "eins\nzwei", "", "vier\nvier", model=german)
+    assert labels.to_list() == [[*ids[: whole.get(pair)], EOS_ID] for pair, ids in enumerate(expected)]
 
 
 @pytest.mark.parametrize(("max_length", "kept"), [(31, [0, 1, 1, 3, 3, 3, 4, 5]), (1, [0, 1, 3, 4, 5])])

@@ -1,6 +1,7 @@
 """Exports for other engines than TensorFlow Serving: CTranslate2, Argos Translate, LiteRT and transformers.
 
 Each has the members that `keras_transformer.export.versions.export_version` names, and is proven like a SavedModel.
+`compiled.py` writes a SavedModel whose searches are compiled.
 """
 
 import importlib

@@ -1,19 +1,25 @@
-"""Compiled searches beside the same searches op by op."""
+"""Compiled searches beside the same searches op by op, and an export as TensorFlow Serving with XLA runs it."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.decoding.programs import Programs
-from keras_transformer.errors import UserError
+from keras_transformer.errors import ExportError, UserError
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.versions import export_version
+from keras_transformer.export.warmup import read_warm_up, size_of
+from keras_transformer.models import transformer
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.presets import PROGRAM_ROWS
+from keras_transformer.tools.engines.compiled import CompiledExport, Programs, checked_programs
 from keras_transformer.tools.ensemble import Ensemble
 from keras_transformer.tools.shortlist import Shortlist
-from keras_transformer.translation.signatures import checked_programs
 from keras_transformer.translation.translator import Translator
 from tests import tiny
+from tests.in_cpp import run_in_cpp
 
-PROGRAMS = Programs((1, 2, 4), (3, 6))
+PROGRAMS, EXPORTED = Programs((1, 2, 4), (3, 6)), Programs((1, 3), (4, 9))
 TEXTS = ["one", "one two", "two five nine one", "ten nine eight four zero", "five", "one two three four five six seven"]
 CODES = {"source_lang": ["en", "de", "fr"], "target_lang": ["de", "fr", "en"]}
 
@@ -55,6 +61,7 @@ def test_programs_translate_as_ops_do_in_every_size_and_past_it(model, how):
         assert_equal(fast.translate_scored(TEXTS[-number:]), plain.translate_scored(TEXTS[-number:]))
     for found, expected in zip(fast.alternatives(TEXTS), plain.alternatives(TEXTS), strict=True):
         assert_equal(found, expected)
+    assert fast.translate(["", " ", "one"])[:2] == ["", ""]
     given = {"beam_size": 1, "prefix": "zwei"}
     assert_equal(fast.translate_scored(TEXTS, **given), plain.translate_scored(TEXTS, **given))
 
@@ -67,16 +74,6 @@ def test_programs_know_the_direction_of_every_row(place):
     assert_equal(fast.translate_scored(TEXTS[:3], **CODES), plain.translate_scored(TEXTS[:3], **CODES))
 
 
-def test_a_row_depends_neither_on_its_batch_nor_on_its_program():
-    plain = translator(tiny.transformer(positions="rotary", d_key=6), beam_size=3, batch_size=4, extra_length=9)
-    fast = plain.with_model(plain.model, programs=PROGRAMS)
-    alone = [fast.translate_scored(text) for text in TEXTS[:4]]
-    assert_equal(fast.translate_scored(TEXTS[:4]), alone)
-    wide = plain.with_model(plain.model, programs=Programs((4,), (6, 12)))
-    assert_equal(wide.translate_scored(TEXTS[:4]), alone)
-    assert fast.translate(["", " ", "one"])[:2] == ["", ""]
-
-
 def test_sizes_that_no_program_can_have_are_refused():
     for rows, lengths in (((), (3, 6)), ((0, 1), (3, 6)), ((4, 2), (3, 6)), ((1, 1), (3, 6)), ((1,), ())):
         with pytest.raises(UserError, match="ascending numbers"):
@@ -85,9 +82,7 @@ def test_sizes_that_no_program_can_have_are_refused():
     assert checked_programs(True, tiny.transformer()).rows == PROGRAM_ROWS
     size = tiny.VOCABULARY
     with pytest.raises(UserError, match="shortlist"):
-        checked_programs(
-            PROGRAMS, tiny.transformer(), Shortlist(tf.zeros((size, 1)).numpy(), tf.range(4).numpy(), size)
-        )
+        checked_programs(PROGRAMS, tiny.transformer(), Shortlist(np.zeros((size, 1)), np.arange(4), size))
 
     class Own(type(tiny.transformer())):
         def start(self, memory, width):
@@ -95,3 +90,45 @@ def test_sizes_that_no_program_can_have_are_refused():
 
     with pytest.raises(UserError, match="Own need the argument `room`"):
         checked_programs(PROGRAMS, Own(tiny.VOCABULARY, **tiny.SIZES))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A version, which a Session and Python in another process have proven."""
+    export = CompiledExport(tiny.beam_translator(), programs=EXPORTED)
+    return export_version(export, tmp_path_factory.mktemp("compiled"), sentences=TEXTS)
+
+
+@pytest.mark.slow
+def test_an_export_lists_its_programs_warms_each_of_them_up_and_compiles_nothing_else(exported):
+    manifest = read_manifest(exported)
+    sizes = [(each["rows"], each["length"], each["steps"]) for each in manifest["programs"]]
+    assert sizes == [(1, 4, 6), (3, 4, 6), (1, 9, 13), (3, 9, 13)]
+    assert manifest["parity"]["equal"] == manifest["parity"]["sentences"]
+    warm = set()
+    for request in read_warm_up(exported):
+        length = len(tiny.tokenizer().encode(tf.make_ndarray(request.inputs["text"]).tolist())[0])
+        if request.model_spec.signature_name == "translate":
+            warm.add((size_of(request), min((each for each in EXPORTED.lengths if each >= length), default=None)))
+    assert {(rows, length) for rows, length, _ in sizes} <= warm
+    functions = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def.library
+    compiled = [each for each in functions.function if each.attr["_XlaMustCompile"].b]
+    assert len(compiled) == 2  # of all sizes: one reads the source, the other takes the steps
+    nodes = [node for each in functions.function for node in each.node_def]
+    assert not any(node.op.startswith(("PyFunc", "EagerPyFunc")) for node in nodes)
+
+
+@pytest.mark.slow
+def test_the_c_library_runs_programs_with_xla_and_says_what_is_missing_without(exported):
+    found = run_in_cpp(exported, TEXTS, xla="on")
+    assert found.returncode == 0, found.stderr.decode()
+    assert found.stdout.decode().splitlines() == tiny.beam_translator().translate(TEXTS)
+    assert b"XLA compilation disabled" in run_in_cpp(exported, TEXTS, xla="off").stderr
+
+
+@pytest.mark.slow
+def test_a_program_that_translates_otherwise_is_no_export(tmp_path, monkeypatch):
+    monkeypatch.setattr(transformer, "written", lambda past, newest, position: past)
+    with pytest.raises(ExportError, match="a compiled program translates"):
+        export_version(CompiledExport(tiny.beam_translator(), programs=EXPORTED), tmp_path, sentences=TEXTS)
+    assert not list(tmp_path.glob("1"))
