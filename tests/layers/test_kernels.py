@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.kernels import Dropout, Layer, LayerNormalization, Linear, hide, layer_norm
+from keras_transformer.layers.kernels import Dropout, Layer, LayerNormalization, Linear, layer_norm
 from tests import reference
-from tests.layers.contract import NORM_WEIGHTS, B, D, F, H, LayerContract, S, T, some
+from tests.layers.contract import NORM_WEIGHTS, D, F, LayerContract, T, some
 
 ROOT = Path(__file__).parents[2]
 LARGE = (97, 101, 13)
@@ -60,14 +60,6 @@ def test_layers_need_nothing_but_keras():
     done = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[0] == "3", done.stderr
     assert done.stdout.splitlines()[1].split()[1:] == ["keras_transformer.layers", "keras_transformer.recurrent"]
-
-
-def test_hidden_scores_have_no_share_are_finite_and_the_others_stay():
-    scores, mask = some("scores", "BHTS"), np.broadcast_to(some("mask", "B11S"), (B, H, T, S))
-    hidden = np.asarray(hide(scores, mask))
-    np.testing.assert_array_equal(hidden[mask], np.asarray(scores)[mask])
-    assert np.all(reference.softmax(hidden)[~mask] == 0)
-    assert np.isfinite(hide(scores, tf.zeros((1, 1, 1, S), "bool"))).all()
 
 
 def test_linear_is_the_product_with_its_kernel_at_every_position():
