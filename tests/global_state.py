@@ -22,11 +22,12 @@ import tensorflow as tf
 LOGGERS = (None, "absl", "tensorflow", "keras", "keras_transformer", "matplotlib", "py.warnings")
 OF_KERAS = "floatx epsilon image_data_format backend is_interactive_logging_enabled is_traceback_filtering_enabled"
 OF_KERAS += " max_epochs max_steps_per_epoch"
+KINDS_OF_THREADS = ("intra", "inter")
 
 
 def global_state():
     """What a library must not leave changed: a dict of name -> value that `==` compares."""
-    return {**_of_python(), **_of_signals_and_logs(), **_of_packages(), **_of_tensorflow()}
+    return {**_of_python(), **_of_packages()}
 
 
 def changes(before, after):
@@ -35,38 +36,24 @@ def changes(before, after):
 
 
 def _of_python():
+    umask = os.umask(0)
+    os.umask(umask)
+    loggers = {name: logging.getLogger(name) for name in LOGGERS}
     return {
         "random": random.getstate(),
         "environment": dict(os.environ),
         "current directory": os.getcwd(),
-        "sys.path": list(sys.path),
-        "sys.argv": list(sys.argv),
-        "recursion limit": sys.getrecursionlimit(),
+        "system": (list(sys.path), list(sys.argv), sys.getrecursionlimit(), sys.gettrace(), sys.getprofile()),
         "display hooks": (sys.displayhook, sys.excepthook, sys.unraisablehook, threading.excepthook),
         "streams": (sys.stdin, sys.stdout, sys.stderr),
-        "trace functions": (sys.gettrace(), sys.getprofile()),
-        "warning filters": list(warnings.filters),
-        "showwarning": warnings.showwarning,
+        "warnings": (list(warnings.filters), warnings.showwarning),
         "locale": locale.setlocale(locale.LC_ALL),
         "decimal": repr(decimal.getcontext()),
         "garbage collector": (gc.isenabled(), gc.get_threshold()),
         "timeout of sockets": socket.getdefaulttimeout(),
         "directory of temporary files": tempfile.tempdir,
         "faulthandler": faulthandler.is_enabled(),
-        "umask": _umask(),
-        "affinity": os.sched_getaffinity(0),
-    }
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _of_signals_and_logs():
-    loggers = {name: logging.getLogger(name) for name in LOGGERS}
-    return {
+        "umask and affinity": (umask, os.sched_getaffinity(0)),
         "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
         "loggers": {
             name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
@@ -80,27 +67,17 @@ def _of_packages():
     kind, *state = np.random.get_state()
     return {
         "numpy.random": (kind, [np.asarray(part).tolist() for part in state]),
-        "numpy errors": np.geterr(),
-        "numpy printing": np.get_printoptions(),
+        "numpy errors and printing": (np.geterr(), np.get_printoptions()),
         "keras": [getattr(keras.config, name)() for name in OF_KERAS.split()],
         "policy of keras": keras.config.dtype_policy().name,
         "custom objects of keras": set(keras.saving.get_custom_objects()),
         "matplotlib": [dict.get(matplotlib.rcParams, name) for name in ("backend", "figure.dpi", "font.size")],
-    }
-
-
-def _of_tensorflow():
-    return {
         "seed of tensorflow": tf.compat.v1.get_seed(0)[0],
-        "threads": (
-            tf.config.threading.get_intra_op_parallelism_threads(),
-            tf.config.threading.get_inter_op_parallelism_threads(),
-        ),
+        "threads": [getattr(tf.config.threading, f"get_{kind}_op_parallelism_threads")() for kind in KINDS_OF_THREADS],
         "devices": [device.name for device in tf.config.list_logical_devices()],
         "functions run eagerly": (tf.config.functions_run_eagerly(), tf.executing_eagerly()),
         "soft placement": tf.config.get_soft_device_placement(),
-        "optimizer": tf.config.optimizer.get_experimental_options(),
-        "jit": tf.config.optimizer.get_jit(),
+        "optimizer and jit": (tf.config.optimizer.get_experimental_options(), tf.config.optimizer.get_jit()),
         "tensor float 32": tf.config.experimental.tensor_float_32_execution_enabled(),
         "strategy": tf.distribute.has_strategy(),
         "summary": tf.summary.experimental.get_step(),

@@ -217,6 +217,9 @@ def test_a_block_that_fails_fails_its_page(desk, warm):
         assert run(script_of(block), desk, warm, is_parsed=True).returncode != 0
 
 
-def test_every_block_is_of_a_kind_that_runs():
-    text = "".join((ROOT / page).read_text("utf-8") for page in PAGES)
+def test_every_block_is_of_a_kind_that_runs_and_the_readme_shows_how_to_train_translate_and_export():
+    *_, readme = texts = [(ROOT / page).read_text("utf-8") for page in PAGES]
+    programs = re.findall(r"\bpython (\S+)", "".join(blocks(readme, "bash")))
+    assert {"train.py", "translate.py", "export.py"} <= {*programs}
+    text = "".join(texts)
     assert set(re.findall(r"^```(\S+)$", text, re.MULTILINE)) <= {"bash", "python", "{toctree}", "{eval-rst}"}

@@ -1,5 +1,6 @@
 """A sentence travels downhill: how many files it enters on its way to the loss, and through each signature."""
 
+import contextlib
 import importlib
 import sys
 import threading
@@ -24,29 +25,27 @@ MOST_TO_THE_LOSS, MOST_BY_A_SENTENCE, MOST_THROUGH_A_SIGNATURE = 22, 15, 10
 LEAVES = {"cli.console", "cli.parser", "errors", "files", "private_api", "process"}
 
 
-class Journey:
-    """A context that notes the modules of the package in which a function is called, in any thread.
+@contextlib.contextmanager
+def journey():
+    """Notes the modules of the package in which a function is called, in any thread: a set without leaves.
 
     The name of a module is taken from the globals of a function: the code of AutoGraph is in files of its own.
     """
+    modules = set()
 
-    def __init__(self):
-        self.modules = set()  # without leaves
-
-    def _note(self, frame, event, argument):
+    def note(frame, event, argument):
         if event != "call":  # first of all, as there are millions of events
             return
         name = frame.f_globals.get("__name__", "")
         if name.startswith(PACKAGE) and not frame.f_code.co_name.startswith("<"):
             if (module := name.removeprefix(PACKAGE)) not in LEAVES:
-                self.modules.add(module)
+                modules.add(module)
 
-    def __enter__(self):
-        threading.setprofile(self._note)
-        sys.setprofile(self._note)
-        return self.modules
-
-    def __exit__(self, *error):
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield modules
+    finally:
         sys.setprofile(None)
         threading.setprofile(None)
 
@@ -71,7 +70,7 @@ def test_from_the_flags_of_train_py_to_the_loss_few_files_are_entered(tmp_path, 
     monkeypatch.setattr(process, "keep_freed_memory", lambda: None)  # it holds for all tests of this process
     for name in ("runs", "training.train", "tools.planning.dry_run"):  # an import is no stop: programs import late
         importlib.import_module(f"{PACKAGE}{name}")
-    with Journey() as modules, pytest.raises(Arrived):
+    with journey() as modules, pytest.raises(Arrived):
         train.program()
     assert len(modules) <= MOST_TO_THE_LOSS, sorted(modules)
     assert {"cli.train", "config", "data.encoded", "models.transformer", "training.losses"} <= modules
@@ -80,7 +79,7 @@ def test_from_the_flags_of_train_py_to_the_loss_few_files_are_entered(tmp_path, 
 def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
     trainer = TeacherForcing(tiny.transformer())
     trainer.compile("sgd")
-    with Journey() as modules:
+    with journey() as modules:
         encoded = encode_pairs(tiny.pairs(7), tiny.tokenizer(), tiny.tokenizer(), 31, tmp_path)
         batch = next(iter(training_batches(encoded, 401, seed=1)))
         tf.function(trainer.train_step, autograph=False).get_concrete_function(batch)
@@ -94,7 +93,7 @@ def test_from_pairs_to_the_loss_a_sentence_enters_few_files(tmp_path):
 def test_through_a_signature_a_sentence_enters_few_files(name):
     functions = Signatures(tiny.transformer(), tiny.tokenizer(), tiny.tokenizer(), 2, 0.6, 31).functions()
     specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in INPUTS[name].items()}
-    with Journey() as modules:
+    with journey() as modules:
         functions[name].get_concrete_function(specs)
     assert len(modules) <= MOST_THROUGH_A_SIGNATURE, sorted(modules)
     assert {"translation.signatures", "models.transformer", "layers.stacks"} <= modules

@@ -1,4 +1,7 @@
-"""Every private name of another package still does its work; no module but `private_api` uses one."""
+"""Private names of other packages still do their work; no module but `private_api` uses one.
+
+`adam_moments` and `own_update`: tests/training/test_updates.py. `unit_patterns`: tests/tools/cldr/test_wordings.py.
+"""
 
 import ast
 
@@ -6,17 +9,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from babel import Locale
 
-from keras_transformer.private_api import (
-    AlwaysBuilt,
-    adam_moments,
-    decays,
-    loop_body,
-    made_from,
-    own_update,
-    unit_patterns,
-)
+from keras_transformer.private_api import AlwaysBuilt, decays, loop_body, made_from
 from tests import tiny
 from tests.test_architecture import MODULES, imported
 
@@ -68,40 +62,12 @@ def test_a_model_starts_from_given_values_and_no_random_ones_are_drawn():
     assert make().count_params() == model.count_params()  # Keras is in order again
 
 
-def test_moments_of_adam_are_those_of_the_paper():
-    """Kingma and Ba 2015: after one step m = (1 - beta_1) g and v = (1 - beta_2) g^2."""
-    variables = [keras.Variable(np.zeros(3)), keras.Variable(np.zeros(5))]
-    optimizer = keras.optimizers.Adam(0.1, beta_1=0.7, beta_2=0.9)
-    optimizer.apply([tf.fill([3], 2.0), tf.fill([5], 4.0)], variables)
-    for variable in (variables[1], variables[1].value):
-        m, v = adam_moments(optimizer, variable)
-        np.testing.assert_allclose(m, np.full(5, 0.3 * 4), rtol=1e-6)
-        np.testing.assert_allclose(v, np.full(5, 0.1 * 16), rtol=1e-6)
-    strategy = tiny.two_replicas()
-    with strategy.scope():
-        variable, optimizer = keras.Variable(np.zeros(3)), keras.optimizers.Adam()
-        optimizer.build([variable])
-    for replica in strategy.experimental_local_results(variable.value):
-        assert [tuple(moment.shape) for moment in adam_moments(optimizer, replica)] == [(3,), (3,)]
-
-
 def test_weight_decay_is_for_all_variables_but_the_excluded_ones():
     matrix, bias = keras.Variable(np.zeros((2, 3)), name="matrix"), keras.Variable(np.zeros(3), name="bias")
     optimizer = keras.optimizers.AdamW(weight_decay=0.1)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     assert decays(optimizer, matrix) and not decays(optimizer, bias)
     assert not decays(keras.optimizers.Adam(), matrix)
-
-
-def test_an_optimizer_with_updates_of_its_own_is_recognised():
-    methods = {"SGD": None, "Adam": None, "LossScaleOptimizer": "apply", "Nadam": "_backend_update_step"}
-    assert {name: own_update(getattr(keras.optimizers, name)) for name in methods} == methods
-
-
-def test_patterns_of_units_are_those_of_cldr():
-    patterns = unit_patterns(Locale("de"), "length-kilometer")
-    assert patterns["short"]["other"] == "{0} km"
-    assert patterns["long"]["one"] == "{0} Kilometer"
 
 
 def private_names(tree):
@@ -117,8 +83,6 @@ def private_names(tree):
 
 
 PUBLIC = {"_replace", "_asdict", "_exit"}  # of named tuples and of `os`, documented despite the underscore
-
-
 # Parts of Apache Beam that call themselves "for internal use only", or are no part of its documented interface.
 INTERNAL = ("apache_beam.portability", "apache_beam.runners", "apache_beam.transforms.environments")
 

@@ -154,10 +154,7 @@ def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, 
         ("train.py --preset huge", "--preset must be one of"),
         ("translate.py --model_dir some --explain", "--explain needs --json"),
         ("evaluate.py --model_dir some --source s --reference r --beam_size 0", "--beam_size must be between 1 and"),
-        (
-            "export.py --model_dir some --export_dir some --quantization int8",
-            "--quantization needs --format ctr",
-        ),
+        ("export.py --model_dir some --export_dir some --quantization int8", "--quantization needs --format ctr"),
     ],
 )
 def test_a_program_prints_a_mistake_as_one_line(command, expected):

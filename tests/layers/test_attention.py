@@ -9,10 +9,10 @@ from keras_transformer.layers.attention import (
     RotaryAttention,
     attention_weights,
     causal_mask,
-    merge_heads,
     padding_mask,
     rotate,
 )
+from keras_transformer.layers.recurrence import SSRU
 from tests import reference
 from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, W, some
 
@@ -26,12 +26,6 @@ class TestContract(LayerContract):
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
     output = "BTD"
     weight_count = ATTENTION_WEIGHTS + 4 * D
-
-
-class TestGroupedContract(TestContract):
-    arguments = {"d_model": D, "num_heads": 2 * 5, "dropout_rate": 0.3, "d_key": 3, "d_value": 7}
-    arguments |= {"num_key_value_heads": 5, "use_bias": False}
-    weight_count = D * 3 * (10 + 5) + D * 7 * (5 + 10)
 
 
 class TestRelativeContract(TestContract):
@@ -48,25 +42,23 @@ class TestRotaryContract(TestContract):
     weight_count = 2 * D * H * (EVEN + 7)
 
 
-def attention(layer_class=MultiHeadAttention, **kwargs):
-    layer = layer_class(**{"d_model": D, "num_heads": H, **kwargs})
-    layer.build((None, None, D))
-    return reference.randomise(layer)
+class TestSSRUContract(LayerContract):
+    layer_class = SSRU
+    arguments = {"d_model": D}
+    inputs = {"x": "BTD"}
+    output = "BTD"
+    weight_count = 2 * D * D + D
 
 
-def test_padding_is_hidden_from_every_query():
+def test_masks_hide_padding_and_the_future_from_every_query():
     mask = padding_mask(tf.constant([[7, 3, 0], [0, 0, 0]]), 0)
-    assert mask.dtype == tf.bool
     np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[False, False, False]]]])
     np.testing.assert_array_equal(padding_mask(tf.constant([[7, 3, 0]]), pad_id=3), [[[[True, False, True]]]])
-
-
-def test_position_t_sees_positions_up_to_t():
-    mask = causal_mask(3)
-    assert mask.dtype == tf.bool
-    np.testing.assert_array_equal(mask, [[[[True, False, False], [True, True, False], [True, True, True]]]])
+    expected = [[[[True, False, False], [True, True, False], [True, True, True]]]]
     graph = tf.function(causal_mask, input_signature=[tf.TensorSpec((), "int32")])
-    np.testing.assert_array_equal(graph(T), causal_mask(T))
+    for future in (causal_mask(3), graph(3)):
+        assert future.dtype == mask.dtype == tf.bool
+        np.testing.assert_array_equal(future, expected)
 
 
 def test_weights_are_the_softmax_of_scaled_products_and_what_is_masked_weighs_nothing():
@@ -92,79 +84,49 @@ def test_float16_products_do_not_overflow():
     np.testing.assert_array_equal(attention_weights(tf.cast(q, "float16"), tf.cast(k, "float16")), [[[[1.0, 0.0]]]])
 
 
-def test_a_call_projects_and_attends_to_the_values_with_the_weights():
-    layer, x, memory, mask = attention(), some("x", "BTD"), some("memory", "BSD"), some("attention_mask", "B1TS")
-    keys, values = layer.project(memory)
-    assert keys.shape == values.shape == (B, H, S, K)
-    np.testing.assert_array_equal(layer.attend(x, keys, values, mask), layer(x, memory, mask))
-    weights = layer.weigh(x, keys, mask)
-    assert weights.shape == (B, H, T, S)
-    heads = merge_heads(np.asarray(weights) @ np.asarray(values))
-    np.testing.assert_allclose(layer.output_projection(heads), layer(x, memory, mask), rtol=1e-5, atol=1e-5)
+def made(layer_class, arguments):
+    layer = layer_class(**{"d_model": D, "num_heads": H, **arguments})
+    layer.build((None, None, D))
+    return reference.randomise(layer)
 
 
-def test_dropout_falls_on_the_attention_weights():
-    layer, x, memory = attention(dropout_rate=0.5), some("x", "BTD"), some("memory", "BSD")
-    seen = []
-    layer.dropout.call = lambda weights, training=False: seen.append((weights.shape, training)) or weights
-    layer(x, memory, training=True)
-    assert seen == [((B, H, T, S), True)]
+GROUPED = {"num_heads": 6, "num_key_value_heads": 2}
+PLACED = [  # self-attention, with positions but the first
+    (MultiHeadAttention, {}),
+    (RelativeAttention, {"clip": CLIP}),
+    (RelativeAttention, {"clip": CLIP, **GROUPED, "d_key": 5, "d_value": 7}),
+    (RotaryAttention, {"d_key": EVEN}),
+    (RotaryAttention, {**GROUPED, "d_key": EVEN}),
+]
 
 
 @pytest.mark.parametrize(
-    ("num_heads", "groups", "d_key", "d_value", "axes"),
+    ("layer_class", "arguments", "masks"),
     [
-        (H, H, K, None, "BHTS"),
-        (6, 2, 5, 17, "B1TS"),
-        (6, 3, 5, None, "B11S"),
-        (6, 1, 3, 17, "11TS"),
-        (6, 6, 7, 5, "B1TS"),
-        (1, 1, 3, None, "B1TS"),
+        (MultiHeadAttention, {"d_key": K}, "BHTS"),
+        (MultiHeadAttention, {**GROUPED, "d_key": 5, "d_value": 17}, "B1TS"),
+        (MultiHeadAttention, {"num_heads": 6, "num_key_value_heads": 1, "d_key": 3, "d_value": 17}, "11TS"),
+        (MultiHeadAttention, {"num_heads": 1, "d_key": 3}, "B11S"),
+        *((*placed, "B1TT 11TT B11T") for placed in PLACED),
     ],
 )
-def test_attention_of_any_number_and_width_of_heads_with_any_mask_that_broadcasts(
-    num_heads, groups, d_key, d_value, axes
-):
-    layer = attention(num_heads=num_heads, num_key_value_heads=groups, d_key=d_key, d_value=d_value)
-    x, memory, mask = some("x", "BTD"), some("memory", "BSD"), some("mask", axes)
-    wide = np.asarray(x, "float64"), np.asarray(memory, "float64")
-    expected = reference.multi_head_attention(reference.weights_of(layer), *wide, num_heads, np.asarray(mask))
-    np.testing.assert_allclose(layer(x, memory, attention_mask=mask), expected, rtol=1e-5, atol=1e-5)
-    widths = d_key, d_value or d_key
-    assert [t.shape for t in layer.project(memory)] == [(B, groups, S, width) for width in widths]
-    assert [t.shape for t in layer.empty_cache(B)] == [(B, groups, 0, width) for width in widths]
+def test_attention_is_that_of_the_papers_for_any_heads_and_any_mask_that_broadcasts(layer_class, arguments, masks):
+    layer, x = made(layer_class, arguments), some("x", "BTD")
+    memory = some("memory", "BSD") if masks.endswith("S") else x
+    weights, wide = reference.weights_of(layer), [np.asarray(tensor, "float64") for tensor in (x, memory)]
+    for mask in (some("mask", axes) for axes in masks.split()):
+        how = layer.num_heads, np.asarray(mask), layer_class is RotaryAttention
+        expected = reference.multi_head_attention(weights, *wide, *how)
+        np.testing.assert_allclose(layer(x, memory, attention_mask=mask), expected, rtol=1e-5, atol=1e-5)
+    shapes = [(layer.num_key_value_heads, width) for width in (layer.d_key, layer.d_value)]
+    assert [t.shape for t in layer.project(memory)] == [(B, heads, memory.shape[1], width) for heads, width in shapes]
+    assert [t.shape for t in layer.empty_cache(B)] == [(B, heads, 0, width) for heads, width in shapes]
 
 
-# Self-attention that knows positions
-
-PLACED = pytest.mark.parametrize(
-    ("layer_class", "arguments"),
-    [
-        (MultiHeadAttention, {}),
-        (RelativeAttention, {"clip": CLIP}),
-        (RelativeAttention, {"clip": CLIP, "num_heads": 6, "num_key_value_heads": 2, "d_key": 5, "d_value": 7}),
-        (RotaryAttention, {"d_key": EVEN}),
-        (RotaryAttention, {"num_heads": 6, "num_key_value_heads": 2, "d_key": EVEN}),
-    ],
-    ids=["no positions", "relative", "relative, grouped", "rotary", "rotary, grouped"],
-)
-
-
-@PLACED
-def test_self_attention_of_the_papers(layer_class, arguments):
-    layer, x, num_heads = attention(layer_class, **arguments), some("x", "BTD"), arguments.get("num_heads", H)
-    wide, rotary = np.asarray(x, "float64"), layer_class is RotaryAttention
-    for mask in (some("mask", axes) for axes in ("B1TT", "11TT", "B11T")):
-        expected = reference.multi_head_attention(
-            reference.weights_of(layer), wide, wide, num_heads, np.asarray(mask), rotary
-        )
-        np.testing.assert_allclose(layer(x, x, attention_mask=mask), expected, rtol=1e-5, atol=1e-5)
-
-
-@PLACED
+@pytest.mark.parametrize(("layer_class", "arguments"), PLACED)
 def test_steps_are_the_full_pass_of_each_hypothesis(layer_class, arguments):
     """W sequences of each row are read side by side: key j is at position j // W, of hypothesis j % W."""
-    layer, x = attention(layer_class, **arguments), np.random.default_rng(3).normal(size=(B, W, T, D)).astype("float32")
+    layer, x = made(layer_class, arguments), np.random.default_rng(3).normal(size=(B, W, T, D)).astype("float32")
     cache, steps = layer.empty_cache(B), []
     for t in range(T):
         history = np.tile(np.eye(W, dtype=bool), t + 1)[None, None]
@@ -177,10 +139,8 @@ def test_steps_are_the_full_pass_of_each_hypothesis(layer_class, arguments):
 
 def test_a_turn_keeps_far_positions_apart_in_half_precision():
     heads = tf.ones((1, 1, 2, EVEN), "bfloat16")
-    near, far = np.asarray(tf.cast(rotate(heads, tf.constant([1030, 1031])), "float32"))[0, 0]
-    expected = reference.turned(np.ones((1032, EVEN)))
-    np.testing.assert_allclose(near, expected[1030], atol=0.02)
-    np.testing.assert_allclose(far, expected[1031], atol=0.02)
+    found = np.asarray(tf.cast(rotate(heads, tf.constant([1030, 1031])), "float32"))[0, 0]
+    np.testing.assert_allclose(found, reference.turned(np.ones((1032, EVEN)))[1030:], atol=0.02)
 
 
 def test_no_attention_gives_zeros_and_a_gradient_of_0_or_the_bias_of_its_output():
@@ -195,3 +155,12 @@ def test_no_attention_gives_zeros_and_a_gradient_of_0_or_the_bias_of_its_output(
     biased.output_bias.assign(np.arange(D) / 7)
     for found in (biased(x, memory), biased.step(x, 0, ())[0]):
         np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)
+
+
+def test_the_simpler_recurrent_unit_is_that_of_kim_et_al():
+    """Its steps: `TestRecurrentDecoderContract` in tests/models/test_transformer.py."""
+    layer, x = SSRU(D), some("x", "BTD")
+    layer.build((None, None, D))
+    expected = reference.ssru(reference.weights_of(reference.randomise(layer)), np.asarray(x, "float64"))
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
+    assert 0 < np.count_nonzero(expected) < expected.size

@@ -1,9 +1,26 @@
+"""Embeddings, logits, and the positions that are added to embeddings."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.embedding import Logits, OutputMatrix, TokenEmbedding, columns_of, logits_of
-from tests.layers.contract import D, LayerContract, V, some
+from keras_transformer.layers.embedding import (
+    SINUSOIDAL,
+    LearnedPositions,
+    Logits,
+    NoPositions,
+    OutputMatrix,
+    PositionalEncoding,
+    TokenEmbedding,
+    columns_of,
+    logits_of,
+    sinusoids,
+)
+from tests import reference
+from tests.layers.contract import NORM_WEIGHTS, B, D, LayerContract, S, T, V, W, some
+
+LONG = 1031  # positions; bfloat16 cannot count past 256
+SUM = {"dropout_rate": 0.3, "norm": True, "layer_norm_epsilon": 1e-3}
 
 
 class TestTokenEmbeddingContract(LayerContract):
@@ -34,24 +51,36 @@ class TestUnsharedLogitsWithABiasContract(TestSharedLogitsContract):
     use_bias = True
 
 
-def token_embedding(vocabulary_size=V, **kwargs):
-    layer = TokenEmbedding(vocabulary_size, D, **kwargs)
-    layer.build((None, None))
-    return layer
+class TestPositionalEncodingContract(LayerContract):
+    layer_class = PositionalEncoding
+    arguments = {"d_model": D, "kind": "sinusoidal_tensor2tensor", "first_position": 2, **SUM}
+    inputs = {"x": "BTD"}
+    output = "BTD"
+    weight_count = NORM_WEIGHTS
+
+
+class TestLearnedPositionsContract(TestPositionalEncodingContract):
+    layer_class = LearnedPositions
+    arguments = {"num_positions": S, "d_model": D, "scale": False, **SUM}
+    weight_count = S * D + NORM_WEIGHTS
+
+
+class TestNoPositionsContract(TestPositionalEncodingContract):
+    layer_class = NoPositions
+    arguments = SUM
 
 
 def test_a_token_is_its_row_times_the_root_of_d_model_if_it_is_scaled():
     ids = some("ids", "BT")
     for scale, factor in ((True, D**0.5), (False, 1)):
-        layer = token_embedding(scale=scale)
+        layer = TokenEmbedding(V, D, scale=scale)
         np.testing.assert_allclose(layer(ids), layer.matrix.numpy()[np.asarray(ids)] * factor, rtol=1e-6)
 
 
-@pytest.mark.parametrize("layer_class", [TokenEmbedding, OutputMatrix])
-def test_matrix_starts_normal_with_variance_one_over_d_model(layer_class):
-    layer = layer_class(1009, D)
-    layer.build()
-    matrix = layer.matrix.numpy().astype("float64") * D**0.5  # should be N(0, 1)
+@pytest.mark.parametrize("layer", [TokenEmbedding(1009, D), OutputMatrix(1009, D), LearnedPositions(1009, d_model=D)])
+def test_matrices_start_normal_with_variance_one_over_d_model(layer):
+    layer.build((None, None, D))
+    matrix = layer.weights[0].numpy().astype("float64") * D**0.5  # should be N(0, 1)
     assert abs(matrix.mean()) < 5 / matrix.size**0.5
     assert abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
     assert np.mean(np.abs(matrix) < 1) == pytest.approx(0.6827, abs=0.02)  # normal, not uniform
@@ -69,13 +98,70 @@ def test_logits_are_products_with_the_rows_of_their_source_plus_a_bias(source_cl
     assert [id(w) for w in layer.weights] == [id(layer.bias), id(layer.source.matrix)]
 
 
-@pytest.mark.parametrize("axes", ["BD", "BTD", "BHTD"])
+@pytest.mark.parametrize("axes", ["BD", "BHTD"])
 def test_logits_of_a_layout_made_once_are_products_with_the_matrix_and_float32(axes):
     states, matrix = some("states", axes), some("matrix", "VD")
-    columns = columns_of(matrix, "float32")
-    assert columns.shape == (D, V)
     expected = np.asarray(states, "float64") @ np.asarray(matrix, "float64").T
-    np.testing.assert_allclose(logits_of(states, columns), expected, rtol=1e-5, atol=1e-5)
-    for dtype in ("bfloat16", "float16"):
+    for dtype, tolerance in (("float32", 1e-5), ("bfloat16", 0.2), ("float16", 0.02)):
         columns = columns_of(matrix, dtype)
-        assert columns.dtype == dtype and logits_of(tf.cast(states, dtype), columns).dtype == "float32"
+        found = logits_of(tf.cast(states, dtype), columns)
+        assert columns.shape == (D, V) and columns.dtype == dtype and found.dtype == "float32"
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", SINUSOIDAL)
+def test_sinusoids_of_near_and_far_positions_from_any_first_position(kind):
+    table, expected = sinusoids(tf.range(LONG), D, kind), reference.sinusoids(LONG, D, kind)
+    assert table.dtype == tf.float32
+    np.testing.assert_allclose(table[:T], expected[:T], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(table, expected, atol=1e-3)
+    x, layer = some("x", "BTD"), PositionalEncoding(D, kind, first_position=2)
+    np.testing.assert_allclose(layer(x), x + reference.sinusoids(T, D, kind, first=2), rtol=1e-5, atol=1e-5)
+
+
+def test_sinusoids_of_other_programs():
+    """As Hugging Face writes them: sin(angles[:, 0::2]), then cos(angles[:, 1::2]). Tensor2tensor ends at 10000."""
+    paper, halves = (sinusoids(tf.range(T), D, kind).numpy() for kind in SINUSOIDAL[:2])
+    np.testing.assert_array_equal(halves, np.concatenate([paper[:, 0::2], paper[:, 1::2]], axis=1))
+    row = sinusoids(tf.constant([7]), D, "sinusoidal_tensor2tensor").numpy()[0]
+    assert row[0] == pytest.approx(np.sin(7)) and row[D // 2] == pytest.approx(np.cos(7))
+    assert row[D // 2 - 1] == pytest.approx(np.sin(7 / 10000), rel=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_knows_positions_past_256(policy):
+    layer = PositionalEncoding(D, dtype=policy)
+    rounding = 2**-9 if policy == "mixed_bfloat16" else 2**-12
+    encoding = tf.cast(layer(tf.zeros((1, LONG, D), layer.compute_dtype)), "float32")[0]
+    np.testing.assert_allclose(encoding, reference.sinusoids(LONG, D), atol=rounding + 1e-3)
+    at = tf.cast(layer.at(tf.zeros((1, 1, D), layer.compute_dtype), LONG - 1), "float32")[0, 0]
+    np.testing.assert_array_equal(at, encoding[-1])
+
+
+def learned_positions():
+    layer = LearnedPositions(5, d_model=D)
+    layer.build((None, None, D))
+    return reference.randomise(layer)
+
+
+def test_learned_positions_are_added_and_past_their_end_the_last_row_is():
+    layer, x = learned_positions(), some("x", "BTD")
+    rows = D**0.5 * layer.table.numpy()[[0, 1, 2, 3, 4, 4, 4]]
+    np.testing.assert_allclose(layer(x), np.asarray(x) + rows, rtol=1e-5, atol=1e-6)
+    at = layer.at(tf.zeros((B, W, D)), LONG)
+    np.testing.assert_allclose(at, np.broadcast_to(rows[-1], (B, W, D)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda: PositionalEncoding(D, first_position=2), learned_positions, NoPositions])
+def test_one_position_at_a_time_is_all_positions_at_once(make):
+    layer, x = make(), some("x", "BTD")
+    steps = [layer.at(x[:, t : t + 1], tf.constant(t)) for t in range(T)]
+    np.testing.assert_allclose(tf.concat(steps, axis=1), layer(x), rtol=1e-6, atol=1e-6)
+
+
+def test_dropout_falls_on_the_sum():
+    layer = PositionalEncoding(D, dropout_rate=0.5)
+    y = np.asarray(layer(10.0 + 0.0 * some("x", "BTD"), training=True))
+    assert 0.3 < np.mean(y == 0) < 0.7
+    expected = np.broadcast_to(2.0 * (10.0 + reference.sinusoids(T, D)), y.shape)
+    np.testing.assert_allclose(y[y != 0], expected[y != 0], rtol=1e-5)

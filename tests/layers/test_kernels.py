@@ -1,41 +1,80 @@
 import functools
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear, hide, layer_norm
+from keras_transformer.layers.kernels import Dropout, Layer, LayerNormalization, Linear, layer_norm
 from tests import reference
-from tests.layers.contract import NORM_WEIGHTS, B, D, F, H, LayerContract, S, T, some
+from tests.layers.contract import NORM_WEIGHTS, D, F, LayerContract, T, some
 
+ROOT = Path(__file__).parents[2]
 LARGE = (97, 101, 13)
 SIZE = math.prod(LARGE)
 
 
-def test_hidden_scores_have_no_share_are_finite_and_the_others_stay():
-    scores, mask = some("scores", "BHTS"), np.broadcast_to(some("mask", "B11S"), (B, H, T, S))
-    hidden = np.asarray(hide(scores, mask))
-    np.testing.assert_array_equal(hidden[mask], np.asarray(scores)[mask])
-    assert np.all(reference.softmax(hidden)[~mask] == 0)
-    assert np.isfinite(hide(scores, tf.zeros((1, 1, 1, S), "bool"))).all()
+class Parent(Layer):
+    def __init__(self, width, rate=0.5, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.rate, self.seed = width, rate, seed
 
 
-@pytest.mark.parametrize("axes", ["BD", "BTD", "BHTD"])
-def test_linear_is_the_product_with_its_kernel_at_every_position(axes):
-    layer, x = Linear(F, activation="relu", bias_initializer="ones"), some("x", axes)
-    output = layer(x)
-    expected = np.maximum(np.asarray(x) @ np.asarray(layer.kernel) + np.asarray(layer.bias), 0)
-    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
+class Heir(Parent):
+    def __init__(self, depth, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.depth = depth
+
+
+class Forgetful(Parent):
+    def __init__(self, size, **kwargs):
+        super().__init__(3, **kwargs)
+
+
+def test_a_config_holds_the_attributes_of_all_arguments_but_keyword_only_ones():
+    layer = Heir(3, 5, rate=0.125, seed=7, name="some", dtype="mixed_bfloat16", trainable=False)
+    layer.width = 7
+    config = layer.get_config()
+    twin = Heir.from_config(config)
+    assert set(config) == {"depth", "width", "rate", "name", "dtype", "trainable"}
+    assert (twin.depth, twin.width, twin.rate, twin.seed) == (3, 7, 0.125, None)
+    assert (twin.name, twin.trainable, twin.dtype_policy.name) == ("some", False, "mixed_bfloat16")
+    with pytest.raises(AttributeError, match="size"):  # it has no such attribute
+        Forgetful(5).get_config()
+
+
+ALONE = """
+import sys
+for name in "yaml sentencepiece tensorflow_text matplotlib babel sacrebleu keras_transformer.config".split():
+    sys.modules[name] = None  # an import of it fails
+import keras_transformer as kt, keras_transformer.recurrent.stacks
+print(kt.layers.MultiHeadAttention(num_heads=2, d_key=3, d_model=5).d_key)
+print(*sorted(name for name in sys.modules if name.startswith("keras_transformer.") and name.count(".") == 1))
+"""
+
+
+def test_layers_need_nothing_but_keras():
+    done = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[0] == "3", done.stderr
+    assert done.stdout.splitlines()[1].split()[1:] == ["keras_transformer.layers", "keras_transformer.recurrent"]
+
+
+def test_linear_is_the_product_with_its_kernel_at_every_position():
+    for axes in ("BD", "BTD", "BHTD"):
+        layer, x = Linear(F, activation="relu", bias_initializer="ones"), some("x", axes)
+        output = layer(x)
+        expected = np.maximum(np.asarray(x) @ np.asarray(layer.kernel) + np.asarray(layer.bias), 0)
+        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_graph_of_linear_has_one_product_and_looks_up_no_shapes_that_are_known():
     layer = Linear(F)
     layer.build((None, T, D))
-    graph = (
-        tf.function(layer, input_signature=[tf.TensorSpec([None, T, D])], autograph=False).get_concrete_function().graph
-    )
-    ops = [op.type for op in graph.get_operations()]
+    function = tf.function(layer, input_signature=[tf.TensorSpec([None, T, D])], autograph=False)
+    ops = [op.type for op in function.get_concrete_function().graph.get_operations()]
     assert ops.count("MatMul") == 1
     assert not {"Shape", "Prod", "Pack", "ConcatV2"} & set(ops)
 
@@ -57,15 +96,11 @@ def gain_and_bias():
 def test_rows_are_normalised_as_in_the_paper(size):
     gamma, beta = gain_and_bias()
     x = size * np.asarray(some("x", "BTD"), "float64") + size
-    expected = reference.layer_norm({"gamma": gamma, "beta": beta}, x)
-    np.testing.assert_allclose(layer_norm(x.astype("float32"), gamma, beta), expected, rtol=1e-4, atol=1e-4)
-    expected = reference.layer_norm({"gamma": gamma, "beta": beta, "@epsilon": 0.1}, x)
-    np.testing.assert_allclose(layer_norm(x.astype("float32"), gamma, beta, 0.1), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_a_row_of_equal_numbers_becomes_the_bias():
-    gamma, beta = gain_and_bias()
-    found = layer_norm(np.full((2, 3, D), 1e4, "float32"), gamma, beta)
+    for epsilon in (1e-6, 0.1):
+        expected = reference.layer_norm({"gamma": gamma, "beta": beta, "@epsilon": epsilon}, x)
+        found = layer_norm(x.astype("float32"), gamma, beta, epsilon)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    found = layer_norm(np.full((2, 3, D), 1e4, "float32"), gamma, beta)  # rows of equal numbers
     np.testing.assert_allclose(found, np.broadcast_to(beta, (2, 3, D)), atol=1e-5)
 
 
@@ -112,66 +147,47 @@ class TestDropoutContract(LayerContract):
     weight_count = 0
 
 
-def dropped(layer, shape=LARGE):
+def dropped(layer, shape=LARGE, dtype="float32"):
     """Where ones come out as zeros."""
-    return np.asarray(layer(tf.ones(shape), training=True)) == 0
+    return np.asarray(layer(tf.ones(shape, dtype), training=True) == 0)
 
 
-def sigmas(share, expected, samples):
+def sigmas(share, expected, samples=SIZE):
     """How many standard deviations of the binomial distribution a share is off."""
     return abs(share - expected) / math.sqrt(expected * (1 - expected) / samples)
 
 
 def test_outside_training_and_at_a_rate_of_0_nothing_changes():
-    x = tf.random.stateless_normal((B, T, D), (1, 2))
+    x = some("x", "BTD")
     for rate, training in ((0.5, False), (0.5, None), (0, True), (0.0, True)):
         np.testing.assert_array_equal(Dropout(rate)(x, training=training), x)
 
 
-@pytest.mark.parametrize(("rate", "levels"), [(0.001, 1), (0.1, 26), (0.3, 77), (0.5, 128), (0.9, 230), (0.999, 255)])
-def test_the_share_dropped_is_the_rate_in_256ths_and_what_is_kept_is_scaled_by_it(rate, levels):
-    x = tf.random.stateless_uniform(LARGE, (1, 2), minval=1.0, maxval=2.0)
-    y = np.asarray(Dropout(rate, seed=3)(x, training=True))
-    assert sigmas(np.mean(y == 0), levels / 256, SIZE) < 5
-    np.testing.assert_allclose(y[y != 0], np.asarray(x)[y != 0] * 256 / (256 - levels), rtol=1e-6)
-
-
-def test_activations_are_dropped_independently():
-    flat = dropped(Dropout(0.3, seed=3)).ravel()
-    for lag in (1, 2, 3, 4, 13, 16, 64, 1313):
-        assert sigmas(np.mean(flat[lag:] & flat[:-lag]), (77 / 256) ** 2, SIZE - lag) < 5
-
-
-def test_the_same_seed_has_the_same_mask_and_any_other_layer_another():
-    mask = dropped(Dropout(0.5, seed=3))
-    np.testing.assert_array_equal(dropped(Dropout(0.5, seed=3)), mask)
-    for one, other in ((mask, dropped(Dropout(0.5, seed=5))), (dropped(Dropout(0.5)), dropped(Dropout(0.5)))):
-        assert sigmas((one != other).mean(), 0.5, SIZE) < 5
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
-def test_every_call_draws_a_new_mask(compiled):
-    layer, x = Dropout(0.5, seed=3), tf.ones(LARGE)
-    call = tf.function(lambda x: layer(x, training=True)) if compiled else lambda x: layer(x, training=True)
-    differing = np.asarray(call(x) != call(x))
-    assert sigmas(differing.mean(), 0.5, SIZE) < 5
-
-
-def test_gradient_is_zero_where_dropped_and_scaled_where_kept():
-    layer, x = Dropout(0.3, seed=3), tf.random.stateless_uniform((B, T, D), (1, 2), minval=1.0, maxval=2.0)
+@pytest.mark.parametrize(("rate", "levels"), [(0.001, 1), (0.1, 26), (0.5, 128), (0.999, 255)])
+def test_the_share_dropped_is_the_rate_in_256ths_and_what_is_kept_is_scaled_by_it_as_its_gradient_is(rate, levels):
+    layer, x = Dropout(rate, seed=3), tf.random.stateless_uniform(LARGE, (1, 2), minval=1.0, maxval=2.0)
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = layer(x, training=True)
-    gradient, kept = np.asarray(tape.gradient(y, x)), np.asarray(y) != 0
-    assert kept.any() and not kept.all()
-    np.testing.assert_allclose(gradient, np.where(kept, 256 / (256 - 77), 0.0), rtol=1e-6)
+    is_kept = np.asarray(y) != 0
+    assert sigmas(np.mean(is_kept), 1 - levels / 256) < 5
+    scale = np.where(is_kept, 256 / (256 - levels), 0.0)
+    np.testing.assert_allclose(y, np.asarray(x) * scale, rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(y, x), scale, rtol=1e-6)
+    for dtype in ("bfloat16", "float16"):
+        assert sigmas(dropped(Dropout(rate, dtype=f"mixed_{dtype}"), dtype=dtype).mean(), levels / 256) < 5
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_drops_the_same_share(dtype):
-    y = Dropout(0.1, seed=3, dtype=f"mixed_{dtype}")(tf.ones(LARGE, dtype), training=True)
-    assert y.dtype == dtype
-    assert sigmas(np.mean(np.asarray(tf.cast(y, "float32")) == 0), 26 / 256, SIZE) < 5
+def test_activations_calls_and_layers_are_dropped_independently_and_the_same_seed_has_the_same_mask():
+    flat = dropped(Dropout(0.3, seed=3)).ravel()
+    for lag in (1, 2, 3, 4, 13, 16, 64, 1313):
+        assert sigmas(np.mean(flat[lag:] & flat[:-lag]), (77 / 256) ** 2, SIZE - lag) < 5
+    layer, unseeded = Dropout(0.5, seed=3), Dropout(0.5)
+    graph = tf.function(lambda: unseeded(tf.ones(LARGE), training=True) == 0)
+    masks = [dropped(layer), dropped(layer), dropped(Dropout(0.5, seed=5)), dropped(Dropout(0.5)), graph(), graph()]
+    np.testing.assert_array_equal(dropped(Dropout(0.5, seed=3)), masks[0])
+    for one, other in zip(masks, masks[1:], strict=False):
+        assert sigmas(np.mean(one != other), 0.5) < 5
 
 
 def test_any_size_and_shape():

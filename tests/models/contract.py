@@ -76,22 +76,26 @@ def decode_histories(model, memory, ids, parents):
     return tf.stack(positions, axis=2)
 
 
-def loop_over_steps(model, source_ids, ids, parents):
-    """`step_by_step` as a loop of the graph, with the shapes that a search declares."""
+def step_of(model):
+    """The step function that a search asks for."""
 
-    def invariant(tensor):
-        return tf.TensorShape([None, *(size or None for size in tensor.shape[1:])])
+    def step(ids, parents, position, state):
+        states, state = model.step(ids, parents, position, state)
+        return model.logits(states), state
 
-    def body(t, state, written):
-        states, state = model.step(ids[:, :, t], parents[:, :, t], t, state)
-        return t + 1, state, written.write(t, states)
+    return step
 
-    state = model.start(model.encode(source_ids), ids.shape[1])
-    length = tf.shape(ids)[2]
-    written = tf.TensorArray(model.compute_dtype, size=length)
-    shapes = (tf.TensorShape(()), tf.nest.map_structure(invariant, state), tf.TensorShape(None))
-    _, _, written = tf.while_loop(lambda t, *_: t < length, body, (0, state, written), shape_invariants=shapes)
-    return tf.transpose(written.stack(), (1, 2, 0, 3))  # (B, W, T, D)
+
+def shifted_right(ids):
+    return np.pad(ids, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
+
+
+def score_by_decode(model, memory, hypotheses, slot):
+    """The log-probability (B,) of the hypothesis in one slot of every row, by teacher forcing."""
+    ids, lengths = hypotheses.ids[:, slot].numpy(), hypotheses.lengths[:, slot].numpy()
+    log_probs = tf.nn.log_softmax(model.logits(model.decode(shifted_right(ids), memory))).numpy()
+    chosen = np.take_along_axis(log_probs, ids[..., None], axis=2)[..., 0]
+    return np.where(np.arange(ids.shape[1]) < lengths[:, None], chosen, 0.0).sum(axis=1)
 
 
 class VariantContract:
@@ -150,13 +154,22 @@ class VariantContract:
         for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
             assert gradient is not None and np.any(tf.convert_to_tensor(gradient)), weight.path
 
-    def test_call_is_the_logits_of_decode_of_encode(self):
+    def test_call_is_the_logits_of_decode_of_encode_and_a_graph_of_unknown_batch_and_length_is_eager(self):
         model, inputs = self.model(), self.batch()
-        logits = model(inputs)
-        assert logits.shape == (B, T, self.target_size) and logits.dtype == model.output.dtype == "float32"
-        assert model.output.shape == (None, None, self.target_size)
-        states = model.decode(inputs["target_ids"], model.encode(inputs["source_ids"]))
-        assert_close(model.logits(states), logits, 1e-6)
+
+        def everything(source_ids, target_ids):
+            memory = model.encode(source_ids)
+            return model.logits(model.decode(target_ids, memory)), model.align(target_ids, memory)
+
+        expected = everything(**inputs)
+        assert model.output.shape == (None, None, self.target_size) and model.output.dtype == "float32"
+        assert expected[0].shape == (B, T, self.target_size) and expected[0].dtype == "float32"
+        assert_close(model(inputs), expected[0], 1e-6)
+        spec = tf.TensorSpec((None, None), "int32")
+        graph = tf.function(everything, input_signature=[spec, spec], autograph=False)
+        assert_close(graph(**inputs), expected)
+        shorter = {"source_ids": inputs["source_ids"][:2, : S - 2], "target_ids": inputs["target_ids"][:2, : T - 2]}
+        assert_close(graph(**shorter), everything(**shorter))
 
     def test_neither_future_tokens_nor_the_length_of_a_target_change_past_outputs(self):
         model, inputs = self.model(), self.batch()
@@ -208,18 +221,20 @@ class VariantContract:
         assert_close(states, decode_histories(model, memory, ids, parents), tolerance)
 
     @WIDTHS
-    def test_steps_in_a_loop_of_unknown_batch_and_length_are_the_eager_steps(self, width):
-        model, source_ids = self.model(), self.batch()["source_ids"]
-        hypotheses = tf.TensorSpec((None, width, None), "int32")
-        loop = tf.function(
-            functools.partial(loop_over_steps, model),
-            autograph=False,
-            input_signature=[tf.TensorSpec((None, None), "int32"), hypotheses, hypotheses],
-        )
-        ids, parents = self.random_ids(width), random_parents(width)
-        expected, _ = step_by_step(model, ids, parents, model.start(model.encode(source_ids), width))
-        assert_close(loop(source_ids, ids, parents), expected)
-        assert_close(loop(source_ids[:2], ids[:2, :, :3], parents[:2, :, :3]), expected[:2, :, :3])
+    def test_beam_search_in_a_graph_of_unknown_batch_and_length_gives_the_scores_of_decode(self, width):
+        model, source_ids, limits = self.model(), self.batch()["source_ids"], np.array(LIMITS)
+        how = {"bos_id": BOS, "eos_id": self.target_size, "pad_id": PAD, "length_penalty": 0.0}  # no token is eos
+
+        @tf.function(input_signature=[tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None,), "int32")])
+        def search(source_ids, limits):
+            return beam_search(step_of(model), model.start(model.encode(source_ids), width), limits, width=width, **how)
+
+        found, memory = search(source_ids, limits), model.encode(source_ids)
+        rows = limits > 0  # a row without room for a token has one empty hypothesis only
+        np.testing.assert_array_equal(found.lengths[rows], np.repeat(limits[rows, None], width, axis=1))
+        for w in range(width):
+            expected = score_by_decode(model, memory, found, w)
+            np.testing.assert_allclose(found.scores.numpy()[rows, w], expected[rows], rtol=1e-5, atol=1e-4)
 
     @WIDTHS
     def test_a_room_changes_nothing_and_its_state_goes_on_without_it(self, width):
@@ -260,24 +275,11 @@ class VariantContract:
             states, state = model.step(ids[rows, :, t], parents[rows, :, t], tf.constant(t), state)
             assert_close(states, tf.gather(expected, rows)[:, :, t])
 
-    def test_graph_of_unknown_batch_and_length_is_eager(self):
-        model, inputs = self.model(), self.batch()
-
-        def everything(source_ids, target_ids):
-            memory = model.encode(source_ids)
-            return model.logits(model.decode(target_ids, memory)), model.align(target_ids, memory)
-
-        spec = tf.TensorSpec((None, None), "int32")
-        graph = tf.function(everything, input_signature=[spec, spec], autograph=False)
-        assert_close(graph(**inputs), everything(**inputs))
-        shorter = {"source_ids": inputs["source_ids"][:2, : S - 2], "target_ids": inputs["target_ids"][:2, : T - 2]}
-        assert_close(graph(**shorter), everything(**shorter))
-
 
 class ModelContract(VariantContract):
     """All that a model promises: see `VariantContract`."""
 
-    def test_config_holds_exactly_the_arguments_and_makes_the_same_model_again(self):
+    def test_config_holds_exactly_the_arguments_and_makes_a_model_into_which_saved_weights_load(self, tmp_path):
         model = self.model(dtype=HALF)
         config = model.get_config()
         assert set(config) == {*(field.name for field in dataclasses.fields(model.shape_class)), "dtype", "name"}
@@ -285,15 +287,10 @@ class ModelContract(VariantContract):
         assert keras.dtype_policies.get(config["dtype"]).name == HALF
         twin = type(model).from_config(json.loads(json.dumps(config)))
         assert twin.get_config() == config
-        twin.set_weights(model.get_weights())
-        np.testing.assert_array_equal(twin(self.batch()), model(self.batch()))
-
-    def test_saved_weights_load_into_a_model_that_was_never_called(self, tmp_path):
-        model = self.model()
         model.save_weights(tmp_path / "model.weights.h5")
-        fresh = self.make(name="other")
-        fresh.load_weights(tmp_path / "model.weights.h5")
-        np.testing.assert_array_equal(fresh(self.batch()), model(self.batch()))
+        for fresh in (twin, self.make(name="other", dtype=HALF)):
+            fresh.load_weights(tmp_path / "model.weights.h5")
+            np.testing.assert_array_equal(fresh(self.batch()), model(self.batch()))
 
     @pytest.mark.parametrize("leading", [(B,), (B, W, T)])
     def test_logits_are_products_with_the_output_matrix(self, leading):
@@ -318,47 +315,19 @@ class ModelContract(VariantContract):
         after = np.reshape(model.decode(np.tile(inputs["target_ids"], (S, 1)), memory), (S, *before.shape))
         assert np.abs(after - before).max(axis=(2, 3)).min() > 1e-4
 
-    def test_mixed_precision_keeps_weights_and_logits_in_float32_and_an_empty_source_gives_finite_numbers(self):
-        model, full, inputs = self.model(dtype=HALF), self.model(), self.batch()
-        logits = model(inputs)
-        assert model.dtype_policy.name == HALF
+    @pytest.mark.parametrize("policy", [HALF, "mixed_float16"])
+    def test_half_precision_keeps_weights_and_logits_in_float32_and_an_empty_source_gives_finite_numbers(self, policy):
+        model, full, inputs = self.model(dtype=policy), self.model(), self.batch()
+        logits, half = model(inputs), policy.removeprefix("mixed_")
+        assert model.dtype_policy.name == policy
         assert logits.dtype == model.output.dtype == "float32"
         assert {weight.dtype for weight in model.weights} == {"float32"}
+        layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.layers.InputLayer)]
+        assert {layer.compute_dtype for layer in layers} == {half}
         assert_close(logits, full(inputs), 0.2)
+        state = model.start(model.encode(inputs["source_ids"]), W)
+        assert {t.dtype.name for t in tf.nest.flatten(state) if t.dtype.is_floating} == {half}
         inputs["source_ids"][0] = PAD
         for each in (model, full):
             assert np.isfinite(each(inputs)).all()
             assert np.isfinite(each.align(inputs["target_ids"], each.encode(inputs["source_ids"]))[1]).all()
-
-    @WIDTHS
-    def test_beam_search_gives_the_scores_of_decode(self, width):
-        model, memory = self.model(), self.model().encode(self.batch()["source_ids"])
-        how = {"bos_id": BOS, "eos_id": self.target_size, "pad_id": PAD, "length_penalty": 0.0}  # no token is eos
-        found = beam_search(step_of(model), model.start(memory, width), LIMITS, width=width, **how)
-        rows = np.array(LIMITS) > 0  # a row without room for a token has one empty hypothesis only
-        np.testing.assert_array_equal(found.lengths[rows], np.repeat(np.array(LIMITS)[rows, None], width, axis=1))
-        for w in range(width):
-            expected = score_by_decode(model, memory, found, w)
-            np.testing.assert_allclose(found.scores.numpy()[rows, w], expected[rows], rtol=1e-5, atol=1e-4)
-
-
-def step_of(model):
-    """The step function that a search asks for."""
-
-    def step(ids, parents, position, state):
-        states, state = model.step(ids, parents, position, state)
-        return model.logits(states), state
-
-    return step
-
-
-def shifted_right(ids):
-    return np.pad(ids, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
-
-
-def score_by_decode(model, memory, hypotheses, slot):
-    """The log-probability (B,) of the hypothesis in one slot of every row, by teacher forcing."""
-    ids, lengths = hypotheses.ids[:, slot].numpy(), hypotheses.lengths[:, slot].numpy()
-    log_probs = tf.nn.log_softmax(model.logits(model.decode(shifted_right(ids), memory))).numpy()
-    chosen = np.take_along_axis(log_probs, ids[..., None], axis=2)[..., 0]
-    return np.where(np.arange(ids.shape[1]) < lengths[:, None], chosen, 0.0).sum(axis=1)

@@ -49,7 +49,7 @@ def test_a_subclass_is_connected_by_its_methods_and_its_config_holds_its_argumen
     assert config == {"vocabulary_size": 7, "extra": 3, "name": "some"}
 
 
-def test_a_missing_method_is_named():
+def test_a_missing_method_is_named_and_without_those_of_the_forward_pass_no_model_can_be_made():
     model, nothing = Counting(7), None
     for method, use in {
         "start": lambda: model.start(nothing, 1),
@@ -59,36 +59,23 @@ def test_a_missing_method_is_named():
     }.items():
         with pytest.raises(AttributeError, match=f"Counting has no `{method}`: a SequenceToSequence must define it"):
             use()
-
-
-def test_without_the_methods_of_the_forward_pass_no_model_can_be_made():
     for method in ("encode", "decode", "logits"):
         lacking = type("Lacking", (Counting,), {method: getattr(SequenceToSequence, method)})
         with pytest.raises(AttributeError, match=f"Lacking has no `{method}`"):
             lacking(7)
 
 
-def test_a_saved_model_is_loaded_without_its_compilation(tmp_path):
-    model = tiny.transformer()
-    model.compile(optimizer="sgd", loss="mse")
-    model.save(tmp_path / "model.keras")
-    loaded = load_model(tmp_path / "model.keras")
-    assert type(loaded) is type(model) and not loaded.compiled
-    for one, other in zip(loaded.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_file_that_is_damaged_or_not_there_is_named(tmp_path):
-    path = tmp_path / "model.keras"
+def test_a_saved_model_is_loaded_without_its_compilation_and_a_file_that_is_damaged_or_not_there_is_named(tmp_path):
+    model, path = tiny.transformer(), tmp_path / "model.keras"
     with pytest.raises(UserError, match=r"^cannot read a model from .*model\.keras: there is no such file$"):
         load_model(path)
-    tiny.transformer().save(path)
+    model.compile(optimizer="sgd", loss="mse")
+    model.save(path)
+    assert not load_model(path).compiled
     whole = path.read_bytes()
+    message = r"^cannot read a model from .*model\.keras: the file is damaged \(.* train again with the same command"
     for content in (b"", b"no archive", *(whole[: int(share * len(whole))] for share in (0.1, 0.5, 0.99))):
         path.write_bytes(content)
-        message = (
-            r"^cannot read a model from .*model\.keras: the file is damaged \(.* train again with the same command"
-        )
         with pytest.raises(UserError, match=message) as caught:
             load_model(path)
         assert "trust" not in str(caught.value)

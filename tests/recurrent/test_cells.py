@@ -8,18 +8,6 @@ from tests.layers.contract import B, D, some
 from tests.reference import randomise
 
 U = 23
-KINDS = pytest.mark.parametrize("kind", CELLS)
-
-
-def cell_of(kind, **kwargs):
-    cell = CELLS[kind](U, **kwargs)
-    cell.build((None, D))
-    return randomise(cell, seed=7)
-
-
-def random_state(cell, batch=B):
-    rng = np.random.default_rng(3)
-    return tuple(tf.constant(0.5 * rng.normal(size=(batch, U)), "float32") for _ in range(cell.tensors))
 
 
 def keras_weights(cell):
@@ -43,8 +31,11 @@ def keras_weights(cell):
     ],
 )
 def test_a_cell_and_its_gradients_are_those_of_keras_with_the_same_weights(kind, arguments, keras_cell):
-    cell, x = cell_of(kind, **arguments), some("x", "BTD")
-    layer, state = keras.layers.RNN(keras_cell, return_sequences=True), random_state(cell)
+    cell, x, rng = CELLS[kind](U, **arguments), some("x", "BTD"), np.random.default_rng(3)
+    cell.build((None, D))
+    randomise(cell, seed=7)
+    state = tuple(tf.constant(0.5 * rng.normal(size=(B, U)), "float32") for _ in range(cell.tensors))
+    layer = keras.layers.RNN(keras_cell, return_sequences=True)
     layer.build((None, None, D))
     layer.set_weights(keras_weights(cell))
     found, gradients = [], []
@@ -58,7 +49,7 @@ def test_a_cell_and_its_gradients_are_those_of_keras_with_the_same_weights(kind,
     np.testing.assert_allclose(*gradients, atol=1e-5)
 
 
-@KINDS
+@pytest.mark.parametrize("kind", CELLS)
 def test_a_new_cell_keeps_the_length_of_its_state_and_a_new_lstm_remembers(kind):
     cell = CELLS[kind](U)
     cell.build((None, D))
@@ -67,13 +58,3 @@ def test_a_new_cell_keeps_the_length_of_its_state_and_a_new_lstm_remembers(kind)
         np.testing.assert_allclose(rows @ rows.T, np.eye(U), atol=1e-5)
     bias = np.array(cell.input_map.bias)
     np.testing.assert_array_equal(bias, np.repeat([0.0, 1.0, 0.0, 0.0], U) if kind == "lstm" else 0 * bias)
-
-
-@KINDS
-def test_half_precision_computes_in_half_and_keeps_weights_in_float32(kind):
-    cell, half = cell_of(kind), cell_of(kind, dtype="mixed_bfloat16")
-    x = some("x", "BTD")
-    states = run(half, tf.cast(x, "bfloat16"), half.zero_state(B))
-    assert {tensor.dtype.name for tensor in states} == {"bfloat16"}
-    assert {weight.dtype for weight in half.weights} == {"float32"}
-    np.testing.assert_allclose(tf.cast(states[0], "float32"), run(cell, x, cell.zero_state(B))[0], atol=0.1)
