@@ -3,8 +3,8 @@ import inspect
 import pytest
 
 from keras_transformer import errors
-from keras_transformer.errors import FileError, UserError, check_positive, counted, duration
-from keras_transformer.files import check_new_directory
+from keras_transformer.errors import FileError, UserError, check_positive, counted
+from keras_transformer.tools import check_new_directory, duration
 
 
 def test_every_error_is_a_mistake_of_the_user_and_a_value_error():
