@@ -12,7 +12,7 @@ import keras_transformer
 from keras_transformer.cli.line_files import keep_record, write_lines
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import find_saved_model, whole_directory
-from keras_transformer.tools import page_of
+from keras_transformer.tools import check_new_directory, page_of
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
@@ -85,3 +85,13 @@ def test_the_data_survive_the_page_of_every_tool():
         assert json.loads(re.search(r'id="data">(.*?)</script>', page)[1]) == data
     with pytest.raises(ValueError):
         page_of(f"keras_transformer.tools.{templates[0].parent.name}", {"number": float("nan")})
+
+
+def test_a_new_directory_must_be_possible(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    check_new_directory(tmp_path / "empty")
+    check_new_directory(tmp_path / "some" / "where")
+    for name in ("", "file", "file/below"):
+        with pytest.raises(FileError, match="cannot write"):
+            check_new_directory(tmp_path / name)
