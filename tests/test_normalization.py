@@ -15,20 +15,15 @@ from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from tests.sentences import SENTENCES
 
 MORE = {
-    "French": "Le garçon a dit « ça va » à l’élève.",
     "Yoruba": "Ẹ káàárọ̀, ọmọ mi dàńsákì.",
     "Lithuanian": "Mė̃nuo švi\u0328\u0301ečia ą́žuolui.",
     "Greek": "Ἐν ἀρχῇ ἦν ὁ λόγος, ᾧ ᾄδει.",
-    "Arabic": "أَهْلًا وَسَهْلًا بِكُمْ فِي مَدْرَسَتِنَا الْجَدِيدَةِ يَا مُؤَلِّفُ.",
-    "Hebrew": "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם.",
     "Persian": "می\u200cخواهم به خانه‌ام بروم.",
     "Hindi": "ज़िन्दगी बहुत अच्छी है, क्\u200dया?",
     "Thai": "ฉัน\u200bกิน\u200bข้าวที่นี่",
     "Khmer": "ភាសា\u200bខ្មែរ\u200bស្រស់\u200bស្អាត។",
     "Burmese": "မြန်မာ\u200bဘာသာ\u200bဦး",
     "Tibetan": "བོད་སྐད་\u200bཡག་པོ།",
-    "Japanese": "ガラスのプールでパーティーがある。",
-    "Korean": "안녕하세요, 값진 꽃이 피었습니다.",
     "English with emoji": "A family 👩‍👩‍👧 in 🏴󠁧󠁢󠁥󠁮󠁧󠁿 loves ❤️ and 葛󠄀.",
 }
 TEXTS = MORE | {name: sentence.text for name, sentence in SENTENCES.items() if name not in MORE}

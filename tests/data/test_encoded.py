@@ -163,40 +163,26 @@ INGREDIENTS = {"corpus": "en to de, 23 bytes", "max_length": 31}
 CONTENT = {"ids": b"\x05\x07\x0b", "starts": bytes(17)}
 
 
-class Maker:
-    """Writes CONTENT and counts how often; `before_last` is called before the last file."""
-
-    def __init__(self, before_last=lambda: None):
-        self.calls, self.before_last = 0, before_last
-
-    def __call__(self, directory):
-        assert directory.is_dir() and list(directory.iterdir()) == []
-        self.calls += 1
-        for number, (name, content) in enumerate(CONTENT.items(), start=1):
-            if number == len(CONTENT):
-                self.before_last()
-            (directory / name).write_bytes(content)
-
-
 @pytest.fixture
 def directory(tmp_path):
     return tmp_path / "tokens" / "train"
 
 
-@pytest.fixture
-def made(directory):
-    """The directory, filled."""
-    make_once(directory, INGREDIENTS, Maker())
-    return directory
-
-
-def calls(directory, ingredients=INGREDIENTS):
+def calls(directory, ingredients=INGREDIENTS, before_last=lambda: None):
     """How often a start with these ingredients makes the directory; it is whole afterwards."""
-    make = Maker()
+    made = []
+
+    def make(unfinished):
+        assert list(unfinished.iterdir()) == []
+        made.append(unfinished)
+        (unfinished / "ids").write_bytes(CONTENT["ids"])
+        before_last()
+        (unfinished / "starts").write_bytes(CONTENT["starts"])
+
     make_once(directory, ingredients, make)
     assert {name: (directory / name).read_bytes() for name in CONTENT} == CONTENT
     assert [path.name for path in directory.parent.iterdir()] == [directory.name]
-    return make.calls
+    return len(made)
 
 
 def test_a_directory_is_made_once_without_a_word_and_files_that_others_leave_there_do_no_harm(directory, capsys):
@@ -216,10 +202,10 @@ def test_a_directory_is_made_once_without_a_word_and_files_that_others_leave_the
         ({"max_length": 31, "layout": 2}, "corpus and layout"),
     ],
 )
-def test_other_ingredients_are_named_and_make_it_anew_once(made, capsys, ingredients, said):
-    assert [calls(made, ingredients) for _ in range(2)] == [1, 0]
+def test_other_ingredients_are_named_and_make_it_anew_once(directory, capsys, ingredients, said):
+    assert [calls(directory, each) for each in (INGREDIENTS, ingredients, ingredients)] == [1, 1, 0]
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.strip() == f"{made} was made from another {said}: made anew"
+    assert line.strip() == f"{directory} was made from another {said}: made anew"
 
 
 DAMAGE = [
@@ -235,11 +221,12 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_one_is_made_anew_with_a_line_that_says_so(made, capsys, damage):
-    damage(made)
-    assert [calls(made) for _ in range(2)] == [1, 0]
+def test_a_damaged_one_is_made_anew_with_a_line_that_says_so(directory, capsys, damage):
+    calls(directory)
+    damage(directory)
+    assert [calls(directory) for _ in range(2)] == [1, 0]
     (line,) = capsys.readouterr().out.splitlines()
-    assert str(made) in line and line.endswith(": made anew")
+    assert str(directory) in line and line.endswith(": made anew")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
@@ -247,10 +234,9 @@ def test_an_interruption_leaves_nothing_that_is_taken_for_whole_and_the_old_one_
     def stopped():
         raise stop
 
-    with pytest.raises((KeyboardInterrupt, FileError)):
-        make_once(directory, INGREDIENTS, Maker(before_last=stopped))
-    assert list(directory.parent.iterdir()) == []
-    assert calls(directory) == 1
-    with pytest.raises((KeyboardInterrupt, FileError)):
-        make_once(directory, INGREDIENTS | {"max_length": 37}, Maker(before_last=stopped))
-    assert calls(directory) == 0
+    for makes, ingredients in ((1, INGREDIENTS), (0, INGREDIENTS | {"max_length": 37})):
+        before = [*directory.parent.glob("*")]
+        with pytest.raises((KeyboardInterrupt, FileError)):
+            calls(directory, ingredients, stopped)
+        assert [*directory.parent.iterdir()] == before
+        assert calls(directory) == makes
