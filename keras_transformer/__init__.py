@@ -32,7 +32,7 @@ _HOMES = {
     "measure": "evaluation",
     "minimum_bayes_risk": "tools.reranking",
     "open_corpus": "data.corpora",
-    "perplexity": "evaluation",
+    "perplexity": "tools.comparison.perplexity",
     "preset": "config",
     "process": "process",
     "rerank": "tools.reranking",

@@ -9,7 +9,6 @@ from keras_transformer.data.corpora import open_corpus as open_corpus
 from keras_transformer.errors import UserError as UserError
 from keras_transformer.evaluation import evaluate as evaluate
 from keras_transformer.evaluation import measure as measure
-from keras_transformer.evaluation import perplexity as perplexity
 from keras_transformer.models.recurrent import RecurrentNetwork as RecurrentNetwork
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence as SequenceToSequence
 from keras_transformer.models.transformer import Transformer as Transformer
@@ -18,6 +17,7 @@ from keras_transformer.runs import load as load
 from keras_transformer.runs import train as train
 from keras_transformer.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.tools import analysis as analysis
+from keras_transformer.tools.comparison.perplexity import perplexity as perplexity
 from keras_transformer.tools.comparison.significance import compare as compare
 from keras_transformer.tools.documents.files import translate_document as translate_document
 from keras_transformer.tools.ensemble import Ensemble as Ensemble

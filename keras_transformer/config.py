@@ -226,11 +226,6 @@ def settings_of_origin(given):
     return {name: before[name] for name in names if name in before}
 
 
-def is_of_run(settings):
-    """Whether settings, a dict, are the record of a run, and no file that somebody wrote: it has most settings."""
-    return len(settings) > len(SETTINGS) / 2
-
-
 def read_settings(path):
     """Reads a YAML file of settings into a dict.
 

@@ -83,14 +83,6 @@ def counted(number, noun, plural=None):
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def duration(seconds):
-    """Seconds in the two largest units that matter, such as "3 h 20 min"."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def describe_type(kind):
     """A type in words, such as "a number or not given"."""
     if get_origin(kind) is Literal:

@@ -2,14 +2,13 @@
 
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from keras_transformer.errors import UserError, counted
+from keras_transformer.errors import UserError
 from keras_transformer.languages import language_of
 from keras_transformer.words import count_words
 
@@ -23,21 +22,17 @@ _ORDER = 4  # words of the longest runs that BLEU compares
 _SAMPLE = 1000  # references that show whether a tokenization divides the text
 
 
-class _Once(logging.Filter):
+_said: set[str] = set()  # messages of this process
+
+
+def _is_new(record: logging.LogRecord) -> bool:
     """Lets every message through the first time that it comes."""
-
-    def __init__(self):
-        super().__init__()
-        self._seen = set()
-
-    def filter(self, record):
-        is_new = record.msg not in self._seen
-        self._seen.add(record.msg)
-        return is_new
+    is_new = record.msg not in _said
+    _said.add(record.msg)
+    return is_new
 
 
-_ONCE = _Once()
-log.addFilter(_ONCE)
+log.addFilter(_is_new)
 
 
 @contextlib.contextmanager
@@ -47,11 +42,11 @@ def said_once():
     sacreBLEU warns of text that looks tokenised at every score, and training computes a score after every epoch.
     """
     logger = logging.getLogger("sacrebleu")
-    logger.addFilter(_ONCE)
+    logger.addFilter(_is_new)
     try:
         yield
     finally:
-        logger.removeFilter(_ONCE)
+        logger.removeFilter(_is_new)
 
 
 @dataclass(frozen=True)
@@ -154,58 +149,6 @@ def evaluate(
         translator = translator.between(options.pop("source_lang", None), target_lang)
         target_lang = translator.tags.default_codes[1]
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
-
-
-def perplexity(
-    translator: "TextTranslator",
-    texts: Sequence[str],
-    references: Sequence,
-    on_progress: Callable[[int], Any] | None = None,
-) -> tuple[float, int]:
-    """How well a model predicts given translations: exp of the mean cross-entropy per piece.
-
-    Args:
-        translator: `TextTranslator`, of a run or of an export.
-        texts: sequence of str.
-        references: as for `measure`; all of them count.
-        on_progress: called with the number of texts done since its last call.
-
-    Returns:
-        (float, the perplexity; int, the number of pieces in the mean, ends of sentences included). Never compare
-        perplexities of different tokenizers.
-
-    Raises:
-        UserError: if there is not one reference for each text, or nothing but blank lines.
-    """
-    check_counts(texts=texts, references=references)
-    sets = reference_sets(references)
-    found = translator.score(list(texts) * len(sets), sum(sets, []), on_progress)
-    log_probabilities = [value for row in found for value in row.token_scores]
-    if not log_probabilities:
-        raise UserError("there are only blank lines: nothing has a perplexity")
-    return math.exp(-math.fsum(map(float, log_probabilities)) / len(log_probabilities)), len(log_probabilities)
-
-
-def describe(evaluation: Evaluation) -> str:
-    """Puts an evaluation into words.
-
-    Args:
-        evaluation: Evaluation.
-
-    Returns:
-        str of three lines: BLEU and chrF, each with its signature in parentheses, and the share of exact translations.
-    """
-    return (
-        f"BLEU {evaluation.bleu:.1f} ({evaluation.bleu_signature})\n"
-        f"chrF {evaluation.chrf:.1f} ({evaluation.chrf_signature})\n"
-        f"exact {evaluation.exact:.1%} of {counted(evaluation.sentences, 'sentence')}"
-    )
-
-
-def describe_perplexity(translator, texts: Sequence[str], references: Sequence) -> str:
-    """A line with `perplexity` and its logarithm, the loss."""
-    value, pieces = perplexity(translator, texts, references)
-    return f"loss {math.log(value):.4f}, perplexity {value:.3f} of {pieces:,} pieces"
 
 
 def choose_tokenization(references: Sequence[str], target_lang: str | None) -> str:

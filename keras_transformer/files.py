@@ -122,16 +122,6 @@ def remove_partial_files(directory):
             partial.unlink(missing_ok=True)
 
 
-def check_new_directory(path):
-    """Raises FileError if a directory has something in it, or if it cannot be made."""
-    path = Path(path)
-    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise FileError(f"cannot write {path}: it exists already")
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise FileError(f"cannot write {path}: you may not write to {place}")
-
-
 def find_saved_model(path):
     """The directory of a SavedModel.
 

@@ -1,8 +1,8 @@
 """Text whose form does not matter: characters that a reader cannot see or tell apart become one form.
 
-`mend` says what is done. `tokenizer.mending_rules` is the same as a table that SentencePiece compiles into a
-tokenizer. So training, exports for every engine, and Beam mend text alike. `clean` mends corpora with `mend`,
-and needs no TensorFlow.
+`mend` says what is done. `tools/mending.py` writes the same as tables, which SentencePiece compiles into a tokenizer.
+So training, exports for every engine, and Beam mend text alike. `clean` mends corpora with `mend`, and needs no
+TensorFlow.
 
 - Canonically equivalent text has one form, NFC. With `nfkc`, full-width and other compatibility characters, too.
 - A run of white space of any kind is one space, U+0020. White space at the ends disappears.

@@ -1,6 +1,7 @@
 """SentencePiece models: trained from a corpus, applied to text and to string tensors; and what they do not know.
 
-A model itself mends text as `normalization.mend` does: `mending_rules` are compiled into it.
+A model itself mends text as `normalization.mend` does: the rules in `nfc.tsv.xz` or `nfkc.tsv.xz`, which
+`tools/mending.py` writes, are compiled into it.
 
 A model reads a character without a piece of its own as bytes, and few models have learned to copy them: if they go
 through the model, they take the sentence with them. `without_piece` finds these characters.
@@ -9,14 +10,14 @@ through the model, they take the sentence with them. `without_piece` finds these
 import functools
 import hashlib
 import io
-import itertools
+import lzma
 import os
 import re
 import tempfile
 import threading
 import unicodedata
-from collections import defaultdict
 from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,6 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError, counted
-from keras_transformer.normalization import COMPLEX, INVISIBLE, SPACE, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.words import LETTER
 
@@ -41,9 +41,6 @@ SIGN_OR_MARK = r"(?V1)[\p{P}\p{S}[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]]"
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
 PICTURES += ((0x1D000, 0x1D1FF), (0x1F000, 0x1FBFF))
 _CHARACTERS = "".join(map(chr, [*range(0x21, 0xD800), *range(0xE000, 0xFFFE), *range(0x10000, 0x32400)]))
-_MENDED = "".join(map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)]))  # U+0000 can have no rule
-_HANGUL = range(0xAC00, 0xD7A4)
-_FIXED = 200  # Marks of a smaller combining class have one place each, as the points of Hebrew and Arabic have.
 _MAKING = threading.Lock()  # threads that trace graphs share one tokenizer
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory
 
@@ -70,16 +67,24 @@ def train_tokenizer(sentences, vocabulary_size, character_coverage=0.9995, place
         TokenizerError: if no model can be trained, for example because there is no text.
         The errors of `sentences`.
     """
-    errors = []
+    errors, model = [], io.BytesIO()
+    rules = resources.files("keras_transformer").joinpath("nfkc.tsv.xz" if nfkc else "nfc.tsv.xz").read_bytes()
     try:
-        sentences, mending = _noting_errors(sentences, errors), mending_rules(nfkc)
-        return _train(sentences, vocabulary_size, character_coverage, placeholders, mending)
+        with tempfile.NamedTemporaryFile(suffix=".tsv") as file:
+            file.write(lzma.decompress(rules))
+            file.flush()
+            settings = {"user_defined_symbols": list(placeholders), "normalization_rule_tsv": file.name}
+            sentences = _noting_errors(sentences, errors)
+            _train(model, sentences, vocab_size=vocabulary_size, character_coverage=character_coverage, **settings)
     except RuntimeError as error:
         if errors:
             raise errors[0] from None
         raise TokenizerError(
             f"cannot train a tokenizer of {counted(vocabulary_size, 'piece')} on this text: {_remedy(error)}"
         ) from error
+    description = ModelProto.FromString(model.getvalue())
+    description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
+    return description.SerializeToString(deterministic=True)
 
 
 def _noting_errors(sentences, errors):
@@ -103,22 +108,10 @@ def _remedy(error):
     return f"it may be blank, or have no line of at most {MOST_SENTENCE_BYTES:,} bytes. SentencePiece says: {said}"
 
 
-def _train(sentences, vocabulary_size, character_coverage, placeholders, normalization):
-    model = io.BytesIO()
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
-        file.write(normalization)
-        file.flush()
-        _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, file.name)
-    description = ModelProto.FromString(model.getvalue())
-    description.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name, new every time
-    return description.SerializeToString(deterministic=True)
-
-
-def _train_into(model, sentences, vocabulary_size, character_coverage, placeholders, normalization_file):
+def _train(model, sentences, **settings):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=sentences,
         model_writer=model,
-        vocab_size=vocabulary_size,
         hard_vocab_limit=False,  # a small corpus gives fewer pieces
         model_type="bpe",
         byte_fallback=True,
@@ -126,144 +119,15 @@ def _train_into(model, sentences, vocabulary_size, character_coverage, placehold
         unk_id=UNK_ID,
         bos_id=BOS_ID,
         eos_id=EOS_ID,
-        character_coverage=character_coverage,
         split_digits=True,  # numbers are copied digit by digit
-        user_defined_symbols=list(placeholders),
-        normalization_rule_tsv=normalization_file,
         remove_extra_whitespaces=True,
         input_sentence_size=MOST_TRAINING_SENTENCES,
         shuffle_input_sentence=True,
         max_sentence_length=MOST_SENTENCE_BYTES,
         num_threads=1,  # the same model on every machine
         minloglevel=2,
+        **settings,
     )
-
-
-@functools.cache  # tables of half a second
-def mending_rules(nfkc=False):
-    """The rules by which SentencePiece mends text as `mend` does.
-
-    It replaces the longest sequence that has a rule, again and again.
-
-    They cover all spellings of every composed character, marks between a letter and the mark that composes it, and
-    marks in another order than Unicode's. SentencePiece itself joins spaces. U+0000 cannot have a rule.
-
-    Args:
-        nfkc: bool, as for `mend`.
-
-    Returns:
-        str, the lines of SentencePiece's `normalization_rule_tsv`.
-    """
-    table = _composed("NFKC" if nfkc else "NFC", _compatible() if nfkc else ())
-    table |= dict.fromkeys(SPACE.findall(_MENDED.replace(" ", "")), " ")
-    table |= dict.fromkeys([*INVISIBLE.findall(_MENDED), ZERO_WIDTH_SPACE], "")
-    unspaced = set(regex.findall(COMPLEX, _MENDED))
-    ends = [*unspaced, *(before for before, after in table.items() if after[-1:] in unspaced)]
-    # SentencePiece refuses a rule that changes nothing, and reads a replacement up to U+0000.
-    kept = {end + ZERO_WIDTH_SPACE: table.get(end, end) + ZERO_WIDTH_SPACE + "\0" for end in ends}
-    return "".join(f"{_codes(before)}\t{_codes(after)}\n" for before, after in sorted({**table, **kept}.items()))
-
-
-def _codes(text):
-    return " ".join(f"{ord(character):X}" for character in text)
-
-
-def _composed(form, others):
-    """The sequences that are not in a form of Unicode, as a table: dict, str -> str."""
-    sequences = itertools.chain(_spellings(), _syllables(), _interrupted(), _disordered(), others)
-    table = {sequence: unicodedata.normalize(form, sequence) for sequence in sequences}
-    return {before: after for before, after in table.items() if before != after}
-
-
-@functools.cache
-def _decomposable():
-    """The characters that have a canonical decomposition, but for the syllables of Hangul: a list."""
-    return [c for c in _MENDED if unicodedata.normalize("NFD", c) != c and ord(c) not in _HANGUL]
-
-
-@functools.cache
-def _compositions():
-    """The characters that a mark can follow to compose another character: dict, str -> set of marks."""
-    marks = defaultdict(set)
-    for composed in _decomposable():
-        parts = unicodedata.decomposition(composed).split()
-        if len(parts) == 2 and unicodedata.normalize("NFC", composed) == composed:
-            marks[chr(int(parts[0], 16))].add(chr(int(parts[1], 16)))
-    return marks
-
-
-@functools.cache
-def _marks():
-    """The marks that have a combining class, by the script in their name: dict, str -> list.
-
-    Of those for all scripts ("COMBINING"), only the marks that compose a character.
-    """
-    composing, marks = set().union(*_compositions().values()), defaultdict(list)
-    for mark in filter(unicodedata.combining, _MENDED):
-        if _script(mark) != "COMBINING" or mark in composing:
-            marks[_script(mark)].append(mark)
-    return marks
-
-
-def _script(character):
-    return unicodedata.name(character, "").partition(" ")[0]
-
-
-def _spellings():
-    """Yields every sequence that is canonically equivalent to one character."""
-    same = defaultdict(list)
-    for character in _decomposable():
-        same[unicodedata.normalize("NFC", character)].append(character)
-    for character in _decomposable():
-        yield character
-        base, *marks = unicodedata.normalize("NFD", character)
-        for order in itertools.permutations(marks):
-            for stop in range(len(marks) + 1):
-                first = unicodedata.normalize("NFC", base + "".join(order[:stop]))
-                for head in (first, *same[first]) if len(first) == 1 else ():
-                    yield head + "".join(order[stop:])
-
-
-def _syllables():
-    """Yields the spellings of every syllable of Hangul in letters."""
-    for syllable in map(chr, _HANGUL):
-        first, vowel, *last = unicodedata.normalize("NFD", syllable)
-        yield "".join([first, vowel, *last])
-        yield "".join([unicodedata.normalize("NFC", first + vowel), *last])
-
-
-def _interrupted():
-    """Yields letters with marks that compose a character, and up to two other marks before them or behind them."""
-    combining, marks = unicodedata.combining, _marks()
-    for letter, composing in _compositions().items():
-        others = [mark for mark in marks["COMBINING"] if combining(mark) > _FIXED] + marks[_script(letter)]
-        for mark in filter(combining, composing):
-            before = [other for other in others if combining(other) < combining(mark)]
-            yield from (letter + other + mark for other in before)
-            yield from (letter + mark + other for other in composing.intersection(before))
-            fixed = [other for other in before if combining(other) < _FIXED]
-            yield from (letter + one + other + mark for one, other in itertools.permutations(fixed, 2))
-
-
-def _disordered():
-    """Yields two marks of a script in every order, and three if each has one place."""
-    for script, marks in _marks().items():
-        yield from map("".join, itertools.permutations(marks, 2))
-        fixed = [mark for mark in marks if unicodedata.combining(mark) < _FIXED and script != "COMBINING"]
-        yield from map("".join, itertools.permutations(fixed, 3))
-
-
-def _compatible():
-    """Yields the compatibility characters, and those of another width with a mark."""
-    changed = [c for c in _MENDED if unicodedata.normalize("NFKC", c) != unicodedata.normalize("NFC", c)]
-    yield from changed
-    wide = [c for c in changed if unicodedata.east_asian_width(c) in "HF"]
-    plain = defaultdict(list)
-    for character in wide:
-        plain[unicodedata.normalize("NFKC", character)].append(character)
-    for letter, marks in _compositions().items():
-        for mark in marks if letter in plain else ():
-            yield from map("".join, itertools.product([letter, *plain[letter]], [mark, *plain[mark]]))
 
 
 def read_model(path):

@@ -1,4 +1,4 @@
-"""Lines of seven languages with abbreviations, small corpora that have the same ones, and lines of two sentences.
+"""Lines of six languages with abbreviations, small corpora that have the same ones, and lines of two sentences.
 
 `CORPORA` holds, for each language, single sentences. `UNSEEN` holds other sentences with the same abbreviations. Each
 line of `PAIRS` is two sentences with "|" between them.
@@ -36,16 +36,6 @@ He did not see me.
 Everyone left with us.
 She waited for us.
 This is for us.""",
-    "fr": """Voir chap. Deux et chap. Trois du livre.
-La réunion est au bât. Pasteur et au bât. Curie.
-Le dép. Finances répond.
-Il travaille au dép. Ventes.
-Contactez la société Martin, anc. Durand et fils.
-La rue Neuve (anc. Grande-Rue) est fermée.
-Il ne le sait pas, et elle va bien ici.
-Elle est partie avec lui.
-Je parle de lui.
-Nous comptons sur lui.""",
     "ru": """Выступали проф. Орлов и доц. Белов.
 Книгу написал проф. Лебедев с доц. Зайцевым.
 Он живёт в гор. Туле.
@@ -79,9 +69,6 @@ Am 24. Dezember und am 1. Januar ist zu.""",
 The exam is on Tues. May 5 or Thurs. May 7.
 The bus stops at Sunset Blvd. Hollywood.
 Ask Dr. Brown, J. R. Ewing and the U.S. Army.""",
-    "fr": """Lisez chap. Quatre au bât. Voltaire.
-Écrivez au dép. Achats.
-La place Royale (anc. Place du Roi) est belle.""",
     "ru": """Приехал проф. Морозов, а доц. Волков остался.
 Поезжайте, напр. Сергей, в гор. Тверь.
 Это сказал тов. Павлов.""",
@@ -113,9 +100,6 @@ Elle chante.|Il danse.
     "el": """Βρέχει.|Μένουμε σπίτι.
 Τι κάνεις;|Είμαι καλά.
 Ποιος είναι;|Εγώ.""",
-    "tr": """Yağmur yağıyor.|Evdeyiz.
-Kim o?|Benim.
-İyi misin?|Şükür.""",
     "ka": """წვიმს.|სახლში ვართ.
 ვინ არის?|მე ვარ.""",
     "hy": """Անձրև է գալիս։|Տանն ենք։""",
@@ -125,14 +109,10 @@ Kim o?|Benim.
 מי שם?|זה אני.""",
     "ar": """المطر ينزل.|نحن في البيت.
 من هناك؟|أنا أحمد.""",
-    "fa": """باران می‌بارد.|ما در خانه‌ایم.
-کی آنجاست؟|من هستم.""",
     "ur": """بارش ہو رہی ہے۔|ہم گھر پر ہیں۔""",
     "hi": """बारिश हो रही है।|हम घर पर हैं।
 कौन है?|मैं हूँ।
 वह गया॥|मैं आया॥""",
-    "bn": """বৃষ্টি হচ্ছে।|আমরা বাড়িতে।
-কে ওখানে?|আমি।""",
     "ta": """மழை பெய்கிறது.|நாங்கள் வீட்டில் இருக்கிறோம்.
 யார் அது?|நான்தான்.""",
     "ko": """비가 온다.|우리는 집에 있다.

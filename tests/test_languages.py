@@ -1,7 +1,12 @@
+"""Codes of languages and their tags: what a user may write, and the tokens that a model sees."""
+
+from functools import partial
+
 import pytest
 import tensorflow as tf
 
-from keras_transformer.errors import UserError
+from keras_transformer.config import BOS_ID
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.languages import (
     find_code,
     language_of,
@@ -13,7 +18,7 @@ from keras_transformer.languages import (
     short_codes,
     spellings_of,
 )
-from keras_transformer.tags import check_direction
+from keras_transformer.tags import LanguageTags, check_direction, load_tags, read_export
 from keras_transformer.tools.cleaning.text import scripts_of
 from keras_transformer.translation.directions import found
 
@@ -34,33 +39,28 @@ def test_unicode_tells_the_usual_script_and_country():
     assert {code: (likely_script(code), likely_territory(code)) for code in usual} == usual
 
 
-SCRIPTS = {"en": "Latn Dsrt Shaw", "de": "Latn", "ja": "Jpan", "ru": "Cyrl", "hi": "Deva", "zh": "Hans Hant"}
-SCRIPTS |= {"zh-TW": "Hant Hans", "zho_Hant": "Hant", "sr": "Cyrl Latn", "srp": "Cyrl Latn", "sr_Latn": "Latn"}
-SCRIPTS |= {"bs": "Latn Cyrl", "uz": "Latn Cyrl Arab", "az": "Latn Cyrl Arab", "kk": "Cyrl Arab", "pa": "Guru Arab"}
-SCRIPTS |= {"tg": "Cyrl Arab", "mn": "Cyrl Mong", "xq": ""}
-
-
 def test_the_scripts_of_a_language_are_those_of_countries_and_of_cldr():
     """CLDR has data for English in the alphabets of Deseret and of Shaw. Latin data for Hindi are transcriptions."""
-    for code, scripts in SCRIPTS.items():
-        assert set(scripts_of(code)) == set(scripts.split()), code
-        assert scripts_of(code)[:1] == [likely_script(code)] * bool(scripts)
+    scripts = {"en": "Latn Dsrt Shaw", "ja": "Jpan", "hi": "Deva", "zh": "Hans Hant", "zh-TW": "Hant Hans", "xq": ""}
+    scripts |= {"zho_Hant": "Hant", "srp": "Cyrl Latn", "sr_Latn": "Latn", "uz": "Latn Cyrl Arab", "pa": "Guru Arab"}
+    for code, expected in scripts.items():
+        assert set(scripts_of(code)) == set(expected.split()), code
+        assert scripts_of(code)[:1] == [likely_script(code)] * bool(expected)
 
 
-@pytest.mark.parametrize(
-    "codes, short",
-    [
-        (NLLB, ["en", "de", "zh", "zh-Hant", "sr"]),
-        (("zho_Hant", "zho_Hans"), ["zh-Hant", "zh"]),  # in any order
-        (("en_XX", "zh_CN", "de_DE"), ["en", "zh", "de"]),
-        (("fra", "deu", "cmn_Hans"), ["fr", "de", "zh"]),
-        (("pt", "pt-BR", "x-foo", "qqq"), ["pt", "pt-BR", "x-foo", "qqq"]),
-        (("fr_FR", "fra", "fr", "pt_br", "pt_BR", "pt"), ["fr-FR", "fra", "fr", "pt-br", "pt-BR", "pt"]),
-        (("iw", "he", "zho_Hant", "zh-Hant", "zh"), ["iw", "he", "zho_Hant", "zh-Hant", "zh"]),
-    ],
-)
-def test_every_language_has_the_shortest_tag_of_bcp_47(codes, short):
-    assert list(short_codes(codes).values()) == short
+SHORT = {
+    "eng_Latn deu_Latn zho_Hans zho_Hant srp_Cyrl": "en de zh zh-Hant sr",
+    "zho_Hant zho_Hans": "zh-Hant zh",  # in any order
+    "en_XX zh_CN de_DE": "en zh de",
+    "fra deu cmn_Hans": "fr de zh",
+    "pt pt-BR x-foo qqq": "pt pt-BR x-foo qqq",
+    "fr_FR fra fr pt_br pt_BR pt": "fr-FR fra fr pt-br pt-BR pt",
+    "iw he zho_Hant zh-Hant zh": "iw he zho_Hant zh-Hant zh",
+}
+
+
+def test_every_language_has_the_shortest_tag_of_bcp_47():
+    assert {codes: " ".join(short_codes(codes.split()).values()) for codes in SHORT} == SHORT
 
 
 # The codes of a model, and for each of its languages what users call it; "" has what it lacks.
@@ -92,18 +92,12 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("own", "meant"), MEANT, ids=[own for own, _ in MEANT])
-def test_language_and_script_decide_and_a_region_chooses_among_several(own, meant):
+def test_language_and_script_decide_and_a_region_chooses_among_several_in_python_and_in_a_graph(own, meant):
     forms = spellings_of(own.split())
     asked = {code: right for right, codes in meant.items() for code in codes.split()}
     assert {code: find_code(forms, code) or "" for code in asked} == asked
-
-
-def test_a_graph_finds_the_languages_that_python_finds():
-    for own, meant in MEANT:
-        ids = {code: number for number, code in enumerate(own.split(), start=4)}
-        codes = " ".join(meant.values()).split()
-        right = [ids.get(find_code(spellings_of(ids), code), 0) for code in codes]
-        assert found(ids, tf.constant(codes)).numpy().tolist() == right, own
+    ids = {code: number for number, code in enumerate(own.split(), start=4)}
+    assert found(ids, tf.constant([*asked])).numpy().tolist() == [ids.get(right, 0) for right in asked.values()]
 
 
 def test_a_code_has_a_language_a_script_and_a_territory():
@@ -122,3 +116,69 @@ def test_a_direction_is_checked_in_every_form_of_its_codes():
         check_direction(known, target_lang=code)
     with pytest.raises(UserError, match="its `target_lang` is de. Received: target_lang=fr"):
         check_direction(("en", "de"), "en", "fr")
+
+
+# Tags.
+
+
+def test_a_language_has_many_spellings_and_the_languages_are_named_for_another_one():
+    tags = LanguageTags("both", dict.fromkeys(NLLB, 5), {"deu_Latn": 7}, ("eng_Latn", "deu_Latn"))
+    for code, spellings in {"eng_Latn": "en EN-us ENG_LATN", "zho_Hans": "zh zh-CN", "zho_Hant": "zh_hant"}.items():
+        assert {tags.find(form)[0] for form in spellings.split()} == {code}
+    with pytest.raises(UserError, match="no `source_lang` fr, only de, en, sr, zh, zh-Hant"):
+        tags.find("fr")
+
+
+def test_tags_stand_where_the_model_expects_them(tmp_path):
+    tags = LanguageTags("source", {"en": 11}, {"de": 13, "fr": 17}, ("en", "de"))
+    assert tags.ids(*tags.find()) == (13, BOS_ID)
+    assert tags.ids(*tags.find(target_lang="fr")) == (17, BOS_ID)
+    assert LanguageTags("both", {"en": 11}, {"de": 13}, ("en", "de")).ids("en", "de") == (11, 13)
+    for find in (tags.find, partial(check_direction, ("en", "de"))):
+        with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):
+            find(target_lang=5)
+    tags.save(tmp_path)
+    assert load_tags(tmp_path) == tags
+    assert load_tags(tmp_path / "elsewhere") is None and read_export(tmp_path) == (None, (None, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "damaged"),
+    [
+        ("languages", load_tags, '{"place": "both", "sources": {"en": 5}, "targets": {}, "default": ["en", "de"]}'),
+        ("export", read_export, '{"languages": {"default": ["en", "de"], "sources": {}, "targets": {"de": "de"}}}'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, read, damaged):
+    for text in ("", "[]", damaged):
+        (tmp_path / f"{name}.json").write_text(text)
+        with pytest.raises(FileError, match=f"{name}.json is damaged: put a copy of it back$"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tags", "new", "targets", "described"),
+    [
+        (
+            LanguageTags("source", {"eng_Latn": 11}, {"deu_Latn": 13, "eng_Latn": 11}, ("eng_Latn", "deu_Latn")),
+            ["fr"],
+            {"deu_Latn": 13, "eng_Latn": 11, "fr": 17},
+            "from en, de, fr to de, en, fr; tags: source",
+        ),
+        (
+            LanguageTags("both", {"en": 11}, {"en": 11}, ("en", "en")),
+            ["de", "fr"],
+            {"en": 11, "fr": 18, "de": 17},
+            "from en, de, fr to en, fr, de; tags: both",
+        ),
+    ],
+    ids=["source", "both"],
+)
+def test_tags_are_extended_by_the_languages_of_directions(tags, new, targets, described):
+    directions = [("de", "fr"), ("ENG", "de"), ("fr", "en-US")]
+    assert tags.untagged(directions) == new
+    ids = {f"<2{code}>": 17 + number for number, code in enumerate(new)}
+    complete = tags.extended(directions, lambda piece: ids.get(piece, 1))
+    assert complete.targets == targets and complete.sources.keys() == targets.keys()
+    assert complete.default == (next(code for code in targets if code[:2] == "de"), "fr")
+    assert complete.untagged(directions) == [] and complete.describe() == described

@@ -1,6 +1,7 @@
 """What stands in one place: a line more in the table of settings or presets, and everything else follows."""
 
 import dataclasses
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_a_preset_names_settings_only_that_it_changes_and_the_recurrent_ones_dif
 class Edited:
     """The modules of settings, after a line has been written before another one into one of them."""
 
-    def __init__(self, module, line, before, monkeypatch):
+    def __init__(self, monkeypatch, module, line, before):
         for each in FOLLOWING:
             package, _, last = each.__name__.rpartition(".")
             monkeypatch.setattr(sys.modules[package], last, None)  # an import sets it; the test ends with the old one
@@ -53,7 +54,7 @@ class Edited:
 
 @pytest.fixture
 def edited(monkeypatch):
-    return lambda module, line, before: Edited(module, line, before, monkeypatch)
+    return functools.partial(Edited, monkeypatch)
 
 
 def test_a_preset_is_added_in_one_place(edited, capsys, tmp_path):
@@ -98,16 +99,15 @@ def test_a_setting_is_added_in_one_place(edited, capsys, tmp_path):
     assert "warmth" not in new.config.settings_of_model(new.config.Config())  # where it has no effect
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--positions=rotary --d_key=22 --warmth=2", "must be between 3 and 11. Received: warmth=2"),
-        ("--positions=rotary --warmth=5", "needs `d_key`. Received: warmth=5"),
-        ("--d_key=22 --warmth=5", "has no effect with positions=sinusoidal, only with rotary or relative"),
-        ("--positions=rotary --d_key=22 --warmth=5 --d_ff=5", "must not be `d_ff`, 5. Received"),
-        ("--positions=rotary --d_key=22 --warmth=5 --heads=1,1/1,1/1,1", "does not go with `heads`, which has no w"),
-    ],
-)
-def test_what_a_new_setting_needs_and_excludes_is_checked(edited, flags, message):
-    with pytest.raises(ConfigError, match=f"^`warmth` {message}"):
-        edited(settings, SETTING, "    dropout_rate: float").parse(*flags.split())
+def test_what_a_new_setting_needs_and_excludes_is_checked(edited):
+    new = edited(settings, SETTING, "    dropout_rate: float")
+    rotary = "--positions=rotary --d_key=22"
+    for flags, message in {
+        f"{rotary} --warmth=2": "must be between 3 and 11. Received: warmth=2",
+        "--positions=rotary --warmth=5": "needs `d_key`. Received: warmth=5",
+        "--d_key=22 --warmth=5": "has no effect with positions=sinusoidal, only with rotary or relative",
+        f"{rotary} --warmth=5 --d_ff=5": "must not be `d_ff`, 5. Received",
+        f"{rotary} --warmth=5 --heads=1,1/1,1/1,1": "does not go with `heads`, which has no w",
+    }.items():
+        with pytest.raises(ConfigError, match=f"^`warmth` {message}"):
+            new.parse(*flags.split())

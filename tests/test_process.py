@@ -21,29 +21,26 @@ def test_cores_of_this_process_and_not_of_the_machine(monkeypatch):
     assert available_cores() == 64
 
 
-def shared(monkeypatch, name, batch_tokens, cores, gpus=()):
-    """What `share_cores` sets on such a machine: replicas and the two numbers of threads, or nothing."""
+def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch):
+    def shared(name, batch_tokens, cores, gpus=()):
+        """What `share_cores` sets on such a machine: replicas and the two numbers of threads, or nothing."""
+        found.clear()
+        monkeypatch.setattr(tf.config, "list_physical_devices", {"CPU": ["cpu"], "GPU": gpus}.__getitem__)
+        monkeypatch.setattr(process, "available_cores", lambda: cores)
+        share_cores(name, batch_tokens)
+        return [*found]
+
     found = []
-    physical = {"CPU": ["cpu"], "GPU": list(gpus)}
-    monkeypatch.setattr(tf.config, "list_physical_devices", physical.__getitem__)
-    monkeypatch.setattr(process, "available_cores", lambda: cores)
     monkeypatch.setattr(tf.config, "set_logical_device_configuration", lambda cpu, devices: found.append(len(devices)))
     for kind in ("intra", "inter"):
         monkeypatch.setattr(tf.config.threading, f"set_{kind}_op_parallelism_threads", found.append)
-    share_cores(name, batch_tokens)
-    return found
-
-
-def test_every_core_trains_a_replica_if_there_is_enough_for_each(monkeypatch):
     enough = {(2, 4096): [2, 1, 2], (16, 8192): [4, 4, 4], (16, 100_000): [16, 1, 16]}
     too_little = dict.fromkeys([(2, 2048), (1, 4096), (2, 50)], [])
     for (cores, batch_tokens), expected in (enough | too_little).items():
-        for name in ("auto", "mirrored"):
-            assert shared(monkeypatch, name, batch_tokens, cores) == expected
+        assert shared("auto", batch_tokens, cores) == shared("mirrored", batch_tokens, cores) == expected
     # Cores are left alone beside a GPU, and where a process is one replica.
-    assert shared(monkeypatch, "auto", 4096, 2, gpus=["gpu"]) == []
-    for name in ("one_device", "multi_worker"):
-        assert shared(monkeypatch, name, 4096, 2) == []
+    assert shared("auto", 4096, 2, gpus=["gpu"]) == []
+    assert shared("one_device", 4096, 2) == shared("multi_worker", 4096, 2) == []
 
 
 COUNT_FAULTS = """

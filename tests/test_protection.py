@@ -10,40 +10,34 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = {"apple": "Apfel", "apple tree": "Apfelbaum", "C++": "C++", "電話": "phone"}
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f.",
-            ["https://a.org/x_(y)?q=1", "http://b.c/d", "www.e.f"],
-        ),
-        ("write to a.b+c@d-e.org.", ["a.b+c@d-e.org"]),
-        (
-            "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50, 15.50 EUR, CHF 9 and -3 m/s",
-            ["5 km", "3.5kg", "20 °C", "50%", "1,000 €", "$5.50", "15.50 EUR", "CHF 9", "-3 m/s"],
-        ),
-        ("5 may, 12 dogs, A4 and 2012", []),
-        ("Gleis 3 am Bahnhof, Haus 5 in Berlin, 12 a Day, Zimmer 7 a, open at 3 am or 4 pm", []),
-        ("5 s přáteli, 3 v „Praze“, 4 s (ním), 2 W Warszawie, 3 min vän, 2 bit errors, 6 TV sets", []),
-        ("9am, 10pm, 3s and 7\u00a0m away", ["9am", "10pm", "3s", "7\u00a0m"]),
-        ("12 V, 5 m; (3 h) 7 min. It is 9 kB in 20 ms", ["12 V", "5 m", "3 h", "7 min", "9 kB", "20 ms"]),
-        ("{name} has {0:.2f}, ${x} and {{ a b }}", ["{name}", "{0:.2f}", "${x}", "{{ a b }}"]),
-        ("%s of %(n)d, %1$s, %5.2f%%, a 100% discount", ["%s", "%(n)d", "%1$s", "%5.2f", "%%", "100%"]),
-        ("%1 of %2, %'d, % d, %<PRIu64> and %{count}", ["%1", "%2", "%'d", "% d", "%<PRIu64>", "%{count}"]),
-        (
-            "%@, %1$lld, $count, %0:d, {{ n }}, {n, number}",
-            ["%@", "%1$lld", "$count", "%0:d", "{{ n }}", "{n, number}"],
-        ),
-        ("a {n, plural, one {# file in {x}} other {{g, select, a {b} other {c}} d}} e {two words}", None),
-        ("100 % der, le % d'eau, 100%sure, %50 and US$6", ["100 %", "100%", "$6"]),
-        ("run `ls -l https://a.b` now", ["`ls -l https://a.b`"]),
-        ("keep ⟦3⟧ and ⟦12⟧", ["⟦3⟧"]),
-        ("`open, {open, %", []),
-    ],
-)
-def test_what_must_not_change_is_hidden_and_put_back(text, words):
-    hidden = Protection().hide(text)
-    words = [text[2:-14]] if words is None else words  # a plural, as a whole
+# A text, and its parts that must not change, with " | " between them.
+HIDDEN = {
+    "see https://a.org/x_(y)?q=1, (http://b.c/d) or www.e.f.": "https://a.org/x_(y)?q=1 | http://b.c/d | www.e.f",
+    "write to a.b+c@d-e.org.": "a.b+c@d-e.org",
+    "5 km, 3.5kg, 20 °C, 50% off, 1,000 €, $5.50": "5 km | 3.5kg | 20 °C | 50% | 1,000 € | $5.50",
+    "15.50 EUR, CHF 9 and -3 m/s": "15.50 EUR | CHF 9 | -3 m/s",
+    "5 may, 12 dogs, A4 and 2012": "",
+    "Gleis 3 am Bahnhof, Haus 5 in Berlin, 12 a Day, Zimmer 7 a, open at 3 am or 4 pm": "",
+    "5 s přáteli, 3 v „Praze“, 4 s (ním), 2 W Warszawie, 3 min vän, 2 bit errors, 6 TV sets": "",
+    "9am, 10pm, 3s and 7\u00a0m away": "9am | 10pm | 3s | 7\u00a0m",
+    "12 V, 5 m; (3 h) 7 min. It is 9 kB in 20 ms": "12 V | 5 m | 3 h | 7 min | 9 kB | 20 ms",
+    "{name} has {0:.2f}, ${x} and {{ a b }}": "{name} | {0:.2f} | ${x} | {{ a b }}",
+    "%s of %(n)d, %1$s, %5.2f%%, a 100% discount": "%s | %(n)d | %1$s | %5.2f | %% | 100%",
+    "%1 of %2, %'d, % d, %<PRIu64> and %{count}": "%1 | %2 | %'d | % d | %<PRIu64> | %{count}",
+    "%@, %1$lld, $count, %0:d, {{ n }}, {n, number}": "%@ | %1$lld | $count | %0:d | {{ n }} | {n, number}",
+    "a {n, plural, one {# file in {x}} other {{g, select, a {b} other {c}} d}} e {two words}": (
+        "{n, plural, one {# file in {x}} other {{g, select, a {b} other {c}} d}}"
+    ),
+    "100 % der, le % d'eau, 100%sure, %50 and US$6": "100 % | 100% | $6",
+    "run `ls -l https://a.b` now": "`ls -l https://a.b`",
+    "keep ⟦3⟧ and ⟦12⟧": "⟦3⟧",
+    "`open, {open, %": "",
+}
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_what_must_not_change_is_hidden_and_put_back(text):
+    hidden, words = Protection().hide(text), HIDDEN[text].split(" | ") if HIDDEN[text] else []
     assert list(hidden.words) == words
     assert hidden.restore(hidden.text) == text
     assert re.findall("⟦[0-9]⟧", hidden.text) == list(PLACEHOLDERS[: len(words)])

@@ -1,4 +1,3 @@
-import io
 import random
 import threading
 
@@ -37,7 +36,7 @@ NASTY += ["\ue000 \ufffe \U0010ffff", "\u00e9 e\u0301", "\ufeffone", "ﬁ ½ e\u
 LIKE_CONTROL_SYMBOLS = ["</s>", "<s>", "<pad>", "<unk>", "<0x41>", "one </s> two<pad>"]
 
 
-def corpus(sentences=401):
+def corpus(sentences=211):
     draw = random.Random(5)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyzäöü", k=draw.randint(1, 7))) for _ in range(211)]
     return [" ".join(["the year 2024", *draw.choices(words, k=draw.randint(1, 11))]) for _ in range(sentences)]
@@ -67,8 +66,8 @@ def round_trip(tokenizer, *texts):
 def test_text_comes_back_mended_and_mended_text_and_text_like_control_symbols_as_it_was(tokenizer):
     mended = [mend(text) for text in NASTY]
     assert round_trip(tokenizer, *(text.replace("\0", "") for text in NASTY)) == mended
-    for texts in (mended, ["one\0two"], LIKE_CONTROL_SYMBOLS):
-        assert round_trip(tokenizer, *texts) == texts
+    texts = [*mended, "one\0two", *LIKE_CONTROL_SYMBOLS]
+    assert round_trip(tokenizer, *texts) == texts
     assert tf.reduce_min(tokenizer.encode(tf.constant(LIKE_CONTROL_SYMBOLS)).values) > EOS_ID
 
 
@@ -89,10 +88,8 @@ def test_nothing_else_changes_but_two_code_points(tokenizer):
 def test_ids_are_those_of_the_sentencepiece_package_in_python_and_in_a_graph(tokenizer, processor):
     texts = [*NASTY, *LIKE_CONTROL_SYMBOLS, *random_texts(211), *(s.text for s in SENTENCES.values())]
     texts += [" one", "\u2581one"]
-    for encode in (tokenizer.encode, tf.function(tokenizer.encode)):
-        ids = encode(tf.constant(texts))
-        assert ids.dtype == tf.int32 and ids.to_list() == processor.encode(texts)
-    assert tokenizer.tokenize(texts) == processor.encode(texts)
+    ids = tf.function(tokenizer.encode)(tf.constant(texts))
+    assert ids.dtype == tf.int32 and ids.to_list() == tokenizer.tokenize(texts) == processor.encode(texts)
     assert tokenizer.tokenize([]) == []
     with pytest.raises(UnicodeEncodeError):
         tokenizer.tokenize(["\ud800"])
@@ -128,14 +125,13 @@ def test_invalid_utf8_becomes_the_replacement_character_as_in_python_and_any_ids
         assert any("\ufffd" in text for text in texts)
 
 
-@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
-def test_padding_and_control_ids_are_left_out_of_text(tokenizer, run):
+def test_padding_and_control_ids_are_left_out_of_text(tokenizer):
     a, b = tokenizer.encode(tf.constant(["the year", "2024"])).to_list()
     rows = [[BOS_ID, *a, EOS_ID], [BOS_ID, PAD_ID, *b, UNK_ID, *a, EOS_ID, PAD_ID, PAD_ID], [PAD_ID] * 5, []]
     expected = [b"the year", b"2024 the year", b"", b""]
     ragged = tf.ragged.constant(rows, dtype=tf.int32)
-    assert run(tokenizer.decode)(ragged).numpy().tolist() == expected
-    assert run(tokenizer.decode)(ragged.to_tensor(PAD_ID)).numpy().tolist() == expected
+    assert tf.function(tokenizer.decode)(ragged).numpy().tolist() == expected
+    assert tokenizer.decode(ragged.to_tensor(PAD_ID)).numpy().tolist() == expected
     assert tokenizer.encode(tf.constant([], tf.string)).to_list() == []  # no sentences have no rows
     assert tokenizer.decode(tf.zeros([0, 0], tf.int32)).numpy().tolist() == []
 
@@ -164,51 +160,40 @@ def test_pieces_are_those_of_sentencepiece_and_invisible_characters_are_spelt(to
 @pytest.mark.parametrize(
     ("sentences", "vocabulary_size", "said"),
     [
-        ([], 503, "503 pieces .* it may be blank"),
-        (["", ""], 503, "503 pieces .* it may be blank"),
-        (["ü" * ((1 << 15) + 1)], 503, "503 pieces .* have no line of at most 65,536 bytes"),
+        (["", ""], 503, "503 pieces .* it may be blank, or have no line of at most 65,536 bytes"),
+        (["ü" * ((1 << 15) + 1)], 503, "it may be blank"),
         (["abc"], 13, r"13 pieces .* are 264 pieces\. Raise `vocabulary_size`, or lower `character_coverage`$"),
     ],
-    ids=["none", "blank", "too long", "no room for the bytes"],
+    ids=["blank", "too long", "no room for the bytes"],
 )
-def test_an_impossible_training_is_refused_in_one_line(sentences, vocabulary_size, said):
+def test_an_impossible_training_is_refused_in_one_line_and_an_error_of_the_sentences_is_raised_as_it_is(
+    sentences, vocabulary_size, said
+):
     with pytest.raises(TokenizerError, match=said) as caught:
         train_tokenizer(sentences, vocabulary_size)
     assert "\n" not in str(caught.value)
+    with pytest.raises(KeyError, match="of this test"):
+        train_tokenizer(({}["of this test"] for _ in sentences), vocabulary_size)
 
 
-def test_a_small_corpus_that_can_be_read_only_once_gives_the_pieces_of_one_read_for_their_number():
+def test_a_small_corpus_that_can_be_read_only_once_gives_fewer_pieces():
     tokenizer = Tokenizer(train_tokenizer((text for text in corpus()), 8009))
     assert BYTES_AND_CONTROL_SYMBOLS < tokenizer.vocabulary_size < 8009
     assert round_trip(tokenizer, "the year", "Ωmega") == ["the year", "Ωmega"]
-    exact = io.BytesIO()  # SentencePiece is asked for the very number of pieces
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(corpus()), model_writer=exact, vocab_size=tokenizer.vocabulary_size, model_type="bpe",
-        byte_fallback=True, pad_id=0, unk_id=1, bos_id=2, eos_id=3, split_digits=True, minloglevel=2,
-        normalization_rule_name="identity",
-    )  # fmt: skip
-    processor = sentencepiece.SentencePieceProcessor(model_proto=exact.getvalue())
-    numbers = range(processor.get_piece_size())
-    assert tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size)) == list(map(processor.id_to_piece, numbers))
 
 
-def test_an_error_of_the_sentences_is_raised_as_it_is():
-    with pytest.raises(KeyError, match="of this test"):
-        train_tokenizer(({}["of this test"] for _ in range(2)), VOCABULARY)
-
-
-def test_rare_characters_are_pieces_as_far_as_they_are_to_be_covered():
+def test_rare_characters_are_pieces_as_far_as_they_are_to_be_covered_and_nothing_is_printed(capfd):
     text = ["the year"] * 97 + ["ŝ"]
     for coverage, pieces in ((1.0, ["▁ŝ"]), (0.98, ["▁", "<0xC5>", "<0x9D>"])):
         tokenizer = Tokenizer(train_tokenizer(text, VOCABULARY, coverage))
         assert tokenizer.visible_pieces(tokenizer.encode(tf.constant(["ŝ"])).values) == pieces
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_same_corpus_gives_the_same_bytes_streamed_or_not_and_a_large_one_the_same_sample(monkeypatch, model):
     assert train_tokenizer(corpus(), VOCABULARY) == model
-    for size in (VOCABULARY, 8009):  # enough text, and too little
-        streamed = train_tokenizer(BothSides([(text, text.upper()) for text in corpus(37)]), size)
-        assert streamed == train_tokenizer([side for text in corpus(37) for side in (text, text.upper())], size)
+    streamed = train_tokenizer(BothSides([(text, text.upper()) for text in corpus(37)]), 8009)
+    assert streamed == train_tokenizer([side for text in corpus(37) for side in (text, text.upper())], 8009)
     monkeypatch.setattr(tokenizer_module, "MOST_TRAINING_SENTENCES", 101)
     once, again = (train_tokenizer(corpus(), VOCABULARY) for _ in range(2))
     assert once == again != model
@@ -226,13 +211,6 @@ def test_a_tokenizer_from_a_file_is_the_same_and_a_missing_or_damaged_file_is_na
         with pytest.raises(TokenizerError, match=f"^{path} is not a SentencePiece model") as caught:
             Tokenizer.load(path)
         assert "\n" not in str(caught.value) and "function_node" not in str(caught.value)
-
-
-def test_training_and_loading_print_nothing(tmp_path, capfd):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(train_tokenizer(corpus(83), VOCABULARY))  # a model loaded before would be taken from a cache
-    Tokenizer.load(path).encode(tf.constant(["the year"]))
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_model_of_another_program_is_read_as_it_is_and_refused_with_other_control_symbols(tmp_path):
@@ -274,22 +252,20 @@ def test_a_shared_tokenizer_is_one_file_and_one_object_and_two_come_back_on_thei
     assert [found.model for found in load_tokenizers(str(tmp_path))] == [tokenizer.model, tiny.tokenizer_model()]
 
 
-@pytest.mark.parametrize("run", [lambda f: f, tf.function], ids=["eager", "graph"])
-def test_eos_ends_every_row_and_the_decoder_reads_bos_and_every_label_but_eos(run):
-    for rows in ([[5, 7], [], [11]], [[]], []):
+def test_eos_ends_every_row_and_the_decoder_reads_bos_and_every_label_but_eos():
+    for run, rows in ((tf.function, [[5, 7], [], [11]]), (lambda f: f, [[]]), (lambda f: f, [])):
         ended = run(with_eos)(tf.ragged.constant(rows, dtype=tf.int32, ragged_rank=1))
         assert ended.dtype == tf.int32 and ended.to_list() == [[*row, EOS_ID] for row in rows]
     labels = tf.constant([[5, 7, 11, 3], [13, 3, 0, 0], [3, 0, 0, 0]])
-    assert run(shift_right)(labels).numpy().tolist() == [[2, 5, 7, 11], [2, 13, 0, 0], [2, 0, 0, 0]]
+    assert shift_right(labels).numpy().tolist() == [[2, 5, 7, 11], [2, 13, 0, 0], [2, 0, 0, 0]]
+    assert shift_right(labels, tf.constant([17, 19, 23])).numpy()[:, 0].tolist() == [17, 19, 23]
 
 
-def test_placeholders_are_whole_pieces_and_without_them_the_model_is_as_before(model):
-    assert train_tokenizer(corpus(), VOCABULARY, placeholders=()) == model
-    assert not Tokenizer(model).has_placeholders
-    tokenizer = Tokenizer(train_tokenizer(corpus(), VOCABULARY, placeholders=PLACEHOLDERS))
+def test_placeholders_are_whole_pieces(tokenizer):
+    assert not tokenizer.has_placeholders
+    tokenizer = Tokenizer(train_tokenizer(corpus(53), 307, placeholders=PLACEHOLDERS))
     assert tokenizer.has_placeholders
     text = "".join(PLACEHOLDERS) + "x⟦3⟧y, ⟦12⟧ ⟦ ⟧"
-    ids = tokenizer.encode([text])
-    assert tokenizer.decode(ids).numpy()[0].decode() == text
-    pieces = tokenizer.visible_pieces(ids.values)
-    assert [piece for piece in pieces if piece in PLACEHOLDERS] == [*PLACEHOLDERS, "⟦3⟧"]
+    (ids,) = tokenizer.tokenize([text])
+    assert tokenizer.decode(tf.constant([ids])).numpy()[0].decode() == text
+    assert [piece for piece in tokenizer.visible_pieces(ids) if piece in PLACEHOLDERS] == [*PLACEHOLDERS, "⟦3⟧"]

@@ -15,7 +15,7 @@ from keras_transformer.cli.flags import (
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
-from keras_transformer.files import check_new_directory
+from keras_transformer.tools import check_new_directory
 
 DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which ones the model needs.
 

@@ -9,8 +9,8 @@ from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError, counted
-from keras_transformer.files import check_new_directory
 from keras_transformer.process import available_cores, find_tool
+from keras_transformer.tools import check_new_directory
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useless or harmful for training.

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from keras_transformer.cli.parser import with_dashes
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, counted
 
 # Lines that TensorFlow prints at every start, whatever the log level.
 START_UP = (
@@ -150,3 +150,19 @@ def command(name, *flags):
     """
     program = ["python", f"{name}.py"] if Path(sys.argv[0]).suffix == ".py" else ["keras-transformer", name]
     return shlex.join([*program, *map(str, flags)])
+
+
+def describe_scores(evaluation):
+    """Puts an evaluation into words.
+
+    Args:
+        evaluation: `Evaluation`.
+
+    Returns:
+        str of three lines: BLEU and chrF, each with its signature in parentheses, and the share of exact translations.
+    """
+    return (
+        f"BLEU {evaluation.bleu:.1f} ({evaluation.bleu_signature})\n"
+        f"chrF {evaluation.chrf:.1f} ({evaluation.chrf_signature})\n"
+        f"exact {evaluation.exact:.1%} of {counted(evaluation.sentences, 'sentence')}"
+    )

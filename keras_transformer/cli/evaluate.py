@@ -284,14 +284,14 @@ def score(translations, references, arguments):
     Returns:
         (list of `Interval` or `Comparison` for a report; None without one, str for the user).
     """
-    from keras_transformer.evaluation import describe, measure
+    from keras_transformer.evaluation import measure
 
     how = {"tokenize": arguments.tokenize, "target_lang": target_language(arguments)}
     if len(translations) > 1:
         significance = find_tool("comparison.significance", "--baseline")
         found = significance.compare(*translations, references, **how)
         return found, significance.describe_comparison(found)
-    text = describe(measure(*translations, references, **how))
+    text = console.describe_scores(measure(*translations, references, **how))
     if not arguments.report:
         return None, text
     significance = find_tool("comparison.significance", "--report")
@@ -329,7 +329,7 @@ def translate_all(arguments, systems, translators, texts):
 
 def main(arguments):
     """Translates and scores."""
-    from keras_transformer.evaluation import check_tokenization, describe_perplexity
+    from keras_transformer.evaluation import check_tokenization
 
     systems, printed = systems_of(arguments), []
     texts, references = read_lines(systems)
@@ -337,6 +337,7 @@ def main(arguments):
     sources, corpora = read_sources(arguments), read_corpora(arguments)
     check_tokenization(arguments.tokenize)
     report = find_tool("comparison.report", "--report") if arguments.report else None
+    perplexity = find_tool("comparison.perplexity", "--perplexity") if arguments.perplexity else None
     comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
 
@@ -353,8 +354,8 @@ def main(arguments):
     for of_whom, value in zip(("", " (baseline)"), comets, strict=False):
         say(f"COMET {value:.4f} ({arguments.comet}){of_whom}")
     for of_whom, translator, speed in zip(("", " (baseline)"), translators, speeds, strict=False):
-        if translator and arguments.perplexity:
-            say(f"{describe_perplexity(translator, texts[0], references)}{of_whom}")
+        if translator and perplexity:
+            say(f"{perplexity.describe_perplexity(translator, texts[0], references)}{of_whom}")
         if speed:
             say(f"{speed:.1f} sentences/s{of_whom}")
     if report:

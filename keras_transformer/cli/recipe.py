@@ -12,9 +12,10 @@ from keras_transformer.cli.line_files import check_files, chunks_in, file_state,
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.errors import UserError, counted, duration
+from keras_transformer.errors import UserError, counted
 from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
+from keras_transformer.tools import duration
 from keras_transformer.tools.recipe.build import Recipe, read_recipe, remove_stages
 from keras_transformer.tools.recipe.plan import FORMATS, SAVING, START, VALIDATED, Pace, choose
 from keras_transformer.tools.recipe.stages import STAGES, Build, shipped, systems

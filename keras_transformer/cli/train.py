@@ -14,7 +14,7 @@ from typing import Literal, get_args, get_origin
 
 from keras_transformer.cli import console
 from keras_transformer.cli.parser import Parser, reader
-from keras_transformer.config import Config, check_effect, configure, is_of_run, read_settings
+from keras_transformer.config import Config, check_effect, configure, read_settings
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import PRESETS
 from keras_transformer.process import find_tool, keep_freed_memory
@@ -50,7 +50,7 @@ RULES = """The preset gives every setting its default, FILE of --config override
 
 def main(config, dry_run=False, callbacks=None):
     """Trains, or rehearses that. `callbacks` is as `made_by` reads it."""
-    from keras_transformer.evaluation import choose_tokenization, describe, measure
+    from keras_transformer.evaluation import choose_tokenization, measure
     from keras_transformer.training.train import train
 
     made = made_by(callbacks) if callbacks else []
@@ -61,7 +61,7 @@ def main(config, dry_run=False, callbacks=None):
     if trained is None:  # on all workers but the first
         return
     run, evaluated_set, evaluation = trained
-    print(f"{evaluated_set} set, beam {config.beam_size}:\n{describe(evaluation)}")
+    print(f"{evaluated_set} set, beam {config.beam_size}:\n{console.describe_scores(evaluation)}")
     translate, export = (console.command(name, "--model_dir", run.path) for name in ("translate", "export"))
     print(
         f"\ntranslate:  {translate}"
@@ -157,7 +157,8 @@ def _parse(arguments, description, no_settings):
     if "help" in others:
         _settings_parser(description, no_settings, config).print_help()
         sys.exit(0)
-    check_effect(config, given if is_of_run(of_file) else {**of_file, **given})
+    is_of_run = len(of_file) > len(SETTINGS) / 2  # the file is the record of a run, and nobody wrote it
+    check_effect(config, given if is_of_run else {**of_file, **given})
     return config, {name: value for name, value in others.items() if name not in ("help", "config")}
 
 

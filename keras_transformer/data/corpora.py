@@ -188,24 +188,6 @@ def hash_pairs(pairs: list[Pair]) -> str:
     return hashlib.sha256(repr(pairs).encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
 
 
-def held_out_size(pairs: int) -> int:
-    """Says how many training pairs to hold out for validation: 5 % of them, at least 1 and at most 1,000.
-
-    Args:
-        pairs: int, the number of training pairs.
-
-    Returns:
-        int, smaller than `pairs`.
-
-    Raises:
-        CorpusError: if there are not two pairs to divide.
-    """
-    if pairs < 2:
-        few = counted(pairs, "training pair is", "training pairs are")
-        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
-    return max(1, min(_LARGEST_HOLD_OUT, pairs // _HOLD_OUT_DIVISOR))
-
-
 @dataclass(frozen=True, eq=False)
 class Kept:
     """Some of the pairs of a split; like the split, it can be iterated again.
@@ -228,8 +210,9 @@ class Kept:
 def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     """Divides the pairs of any source into a training and a validation split, the same way each time.
 
-    Every k-th different pair is held out, not the last ones: corpora are often sorted, by source or by length. No copy
-    of a pair that is held out stays in training. Only with fewer than 20 different pairs, all of them are trained on.
+    5 % of the different pairs are held out, at least 1 and at most 1,000. They are every k-th one, not the last ones:
+    corpora are often sorted, by source or by length. No copy of a pair that is held out stays in training. Only with
+    fewer than 20 different pairs, all of them are trained on.
 
     Args:
         pairs: iterable of `(source, target)` strings that can be iterated again.
@@ -244,7 +227,10 @@ def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     is_few = len(first) < _FEW
     among = np.arange(len(hashes)) if is_few else np.sort(first)
-    count = held_out_size(len(among))
+    if len(among) < 2:
+        few = counted(len(among), "training pair is", "training pairs are")
+        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
+    count = max(1, min(_LARGEST_HOLD_OUT, len(among) // _HOLD_OUT_DIVISOR))
     step = len(among) // count
     chosen = among[step - 1 : step * count : step]
     is_chosen = np.isin(np.arange(len(hashes)), chosen)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from keras_transformer.data.corpora import (
     HASH_DIGITS,
@@ -44,6 +44,7 @@ T = TypeVar("T")
 _LISTED_FILES = 12
 _BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
+_NOT_UTF8 = "not valid UTF-8; convert it to UTF-8, for example with iconv"
 _HINT = ". With `skip_bad_lines`, bad lines are left out and listed"
 
 
@@ -205,7 +206,8 @@ def _read_through(
         block = b"".join(lines)
         has_text = has_text or bool(block.removeprefix(_BOM).strip())
         for number, line in enumerate(lines, count + 1) if check_line or not _is_utf8(block) else ():
-            if fault := _fault_of(line, check_line):
+            fault = (check_line(line) if check_line else "") if _is_utf8(line) else _NOT_UTF8
+            if fault:
                 if not skip_bad_lines:
                     raise CorpusError(f"{path}, line {number:,}: {fault}{'' if skip_bad_lines is None else _HINT}")
                 bad.append(BadLine(path.name, number, fault, line.decode("utf-8", "backslashreplace").rstrip("\r\n")))
@@ -216,28 +218,17 @@ def _read_through(
     return count, content.hexdigest()[:HASH_DIGITS], tuple(bad)
 
 
-def _fault_of(line: bytes, check_line: Callable[[bytes], str] | None) -> str:
-    """What is wrong with a line; "" if nothing is."""
-    if not _is_utf8(line):
-        return "not valid UTF-8; convert it to UTF-8, for example with iconv"
-    return check_line(line) if check_line else ""
-
-
 def _blocks(path: Path) -> Iterator[list[bytes]]:
     """Yields the lines of the file in lists of about a mebibyte: checking one list at a time is fast."""
     try:
-        with _open_binary(path) as file:
+        # GzipFile itself finds lines in Python, one by one; the buffer around it does so in C.
+        with io.BufferedReader(gzip.open(path)) if path.suffix == ".gz" else open(path, "rb") as file:
             while lines := file.readlines(_BLOCK_BYTES):
                 yield lines
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CorpusError(f"{path} is not a whole gzip file: {error}") from error
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _open_binary(path: Path) -> BinaryIO:
-    # GzipFile itself finds lines in Python, one by one; the buffer around it does so in C.
-    return io.BufferedReader(gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -317,13 +308,16 @@ def text_files_corpus(
     test, test_notes = _open_test(root, *how)
     splits = (train_files, validation, test)
     bad = tuple(line for split in splits for line in getattr(split, "bad_lines", ()))
-    notes = validation_notes + test_notes + _column_notes(*splits) + ((describe_bad_lines(bad),) if bad else ())
+    wide = [split.path.name for split in splits if isinstance(split, TsvFile) and split.columns == 3]
+    notes = [*validation_notes, *test_notes]
+    notes += [f"the third column of {', '.join(wide)} is ignored"] if wide else []
+    notes += [describe_bad_lines(bad)] if bad else []
     headerless = {
         str(split.path): split.fingerprint[_part(split.path)]
         for split in splits
         if isinstance(split, TsvFile) and not split.header_lines
     }
-    parts = (train, validation, test, fingerprint, notes, bool(validation_notes))
+    parts = (train, validation, test, fingerprint, tuple(notes), bool(validation_notes))
     return Corpus(f"files:{directory}", source_lang, target_lang, *parts, bad_lines=bad, headerless=headerless)
 
 
@@ -399,27 +393,17 @@ def _with_validation(
     return rest, held_out, train.fingerprint, (note,)
 
 
-def _column_notes(*splits: Iterable[Pair] | None) -> tuple[str, ...]:
-    names = [split.path.name for split in splits if isinstance(split, TsvFile) and split.columns == 3]
-    return (f"the third column of {', '.join(names)} is ignored",) if names else ()
-
-
 def _open_test(
     root: Path, source_lang: str, target_lang: str, skip_bad_lines: bool
 ) -> tuple[Iterable[Pair] | None, tuple[str, ...]]:
     if test := _open_split(root, "test", source_lang, target_lang, skip_bad_lines):
         return test, ()
-    stems = _test_stems(root, source_lang, target_lang)
-    if len(stems) == 1:
-        note = f"the test set is {stems[0]}.{source_lang} and {stems[0]}.{target_lang}"
-        return _open_split(root, stems[0], source_lang, target_lang, skip_bad_lines), (note,)
-    if stems:
-        return None, (f"no test set: {root} has several ({', '.join(stems)}); call one of them test.LANG",)
-    return None, ()
-
-
-def _test_stems(root: Path, source_lang: str, target_lang: str) -> list[str]:
     names = {name.removesuffix(".gz") for name in _file_names(root)}
     endings = (f".{source_lang}", f".{target_lang}")
     of_source, of_target = ({name.removesuffix(end) for name in names if name.endswith(end)} for end in endings)
-    return sorted(stem for stem in of_source & of_target if stem.startswith("test"))
+    stems = sorted(stem for stem in of_source & of_target if stem.startswith("test"))
+    if len(stems) == 1:
+        note = f"the test set is {stems[0]}.{source_lang} and {stems[0]}.{target_lang}"
+        return _open_split(root, stems[0], source_lang, target_lang, skip_bad_lines), (note,)
+    note = f"no test set: {root} has several ({', '.join(stems)}); call one of them test.LANG"
+    return None, (note,) if stems else ()

@@ -4,7 +4,11 @@ The core imports none of them, and a program of `keras_transformer.cli` imports 
 """
 
 import json
+import os
 from importlib import resources
+from pathlib import Path
+
+from keras_transformer.errors import FileError
 
 
 def page_of(package, data):
@@ -20,3 +24,21 @@ def page_of(package, data):
     template = resources.files(package).joinpath("report.html").read_text(encoding="utf-8")
     written = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return template.replace("{{DATA}}", written.replace("<", "\\u003c"))
+
+
+def check_new_directory(path):
+    """Raises FileError if a directory has something in it, or if it cannot be made."""
+    path = Path(path)
+    place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileError(f"cannot write {path}: it exists already")
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise FileError(f"cannot write {path}: you may not write to {place}")
+
+
+def duration(seconds):
+    """Seconds in the two largest units that matter, such as "3 h 20 min"."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

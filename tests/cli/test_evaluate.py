@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from keras_transformer import evaluation, runs
-from keras_transformer.cli import evaluate
+from keras_transformer.cli import console, evaluate
 from keras_transformer.tools.comparison import significance
 from keras_transformer.translation.results import Score
 from tests import tiny
@@ -93,7 +93,7 @@ BAD = ("--hypotheses", "bad", "--reference", "test.de")
 
 
 def test_a_file_of_translations_is_scored_without_a_model(program, work):
-    expected = evaluation.describe(evaluation.measure(*read_lines(work, "bad", "test.de")))
+    expected = console.describe_scores(evaluation.measure(*read_lines(work, "bad", "test.de")))
     assert program(*BAD) == (0, expected.splitlines(), [])
 
 

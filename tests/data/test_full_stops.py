@@ -90,9 +90,12 @@ def test_the_most_frequent_words_of_each_language_come_first(monkeypatch):
     assert learn_full_stops(first, second).abbreviations == ("abax", "abbx", "abex")
 
 
-@pytest.mark.parametrize("kind", [list, Streamed])
 @settings(max_examples=59, deadline=None, derandomize=True)
-@given(sizes=st.lists(st.integers(0, 211), min_size=1, max_size=5), most=st.integers(5, 307))
+@given(
+    kind=st.sampled_from([list, Streamed]),
+    sizes=st.lists(st.integers(0, 211), min_size=1, max_size=5),
+    most=st.integers(5, 307),
+)
 def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(kind, sizes, most):
     numbered = [kind([(row, row) for row in range(size)]) for size in sizes]
     with pytest.MonkeyPatch.context() as patch:

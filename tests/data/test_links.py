@@ -59,14 +59,12 @@ def test_pieces_are_linked_as_their_characters_were():
     expected = [{(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (2, 3), (2, 4)}, {(0, 1)}, set()]
     assert as_sets(moved(pairs, linked(after, [set()] * 3), WIDTHS)) == expected
     assert as_sets(moved(pairs, pairs, WIDTHS)) == LINKS
+    # A pair whose text has another length loses its links alone.
+    longer = [(ids("abc", "▁ef"), BEFORE[0][1]), *BEFORE[1:]]
+    assert as_sets(moved(pairs, linked(longer, [set()] * 3), WIDTHS)) == [set(), {(0, 1)}, set()]
 
 
-def test_a_pair_whose_text_has_another_length_loses_its_links_alone():
-    after = [(ids("abc", "▁ef"), BEFORE[0][1]), *BEFORE[1:]]
-    assert as_sets(moved(linked(BEFORE, LINKS), linked(after, [set()] * 3), WIDTHS)) == [set(), {(0, 1)}, set()]
-
-
-def test_batches_have_the_links_of_their_pairs():
+def test_batches_have_the_links_of_their_pairs_if_there_are_any():
     pairs = tiny.encoded_pairs([3, 5, 2, 4], [2, 4, 3, 5], tiny.VOCABULARY)
     links = as_rows(np.arange(4), np.array([1, 0, 2, 1]), np.array([2, 4, 0, 1]), 4)
     pairs = EncodedPairs(pairs.source, pairs.target, {}, links=links)
@@ -76,10 +74,6 @@ def test_batches_have_the_links_of_their_pairs():
     for inputs, labels in training_batches(pairs, 11, seed=1).take(5):
         assert inputs["links"].shape == (*labels.shape, inputs["source_ids"].shape[1])
         assert float(np.sum(inputs["links"])) == len(labels)
-
-
-def test_without_links_a_batch_has_none():
-    pairs = tiny.encoded_pairs([3, 5], [2, 4], tiny.VOCABULARY)
-    assert len(make_batch(pairs, np.array([0, 1]))) == 2
-    (inputs, _), *_ = training_batches(pairs, 11, seed=1).take(1)
-    assert inputs.keys() == {"source_ids", "target_ids"}
+    without = tiny.encoded_pairs([3, 5], [2, 4], tiny.VOCABULARY)
+    assert len(make_batch(without, np.array([0, 1]))) == 2
+    assert training_batches(without, 11, seed=1).element_spec[0].keys() == {"source_ids", "target_ids"}

@@ -9,9 +9,9 @@ from keras import ops
 
 from keras_transformer.config import Config
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import check_new_directory
 from keras_transformer.runs import Run
 from keras_transformer.tags import load_tags
+from keras_transformer.tools import check_new_directory
 from keras_transformer.tools.analysis.gates import KINDS, attentions_of, divide_by_attention
 from keras_transformer.tools.analysis.silencing import least_important
 from keras_transformer.training.checkpoints import keep_architecture

@@ -10,9 +10,10 @@ import keras
 
 from keras_transformer.config import Config
 from keras_transformer.export.parity import PROBES
-from keras_transformer.files import check_new_directory, whole_directory
+from keras_transformer.files import whole_directory
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
+from keras_transformer.tools import check_new_directory
 from keras_transformer.tools.importing import ctranslate2_model, hugging_face, marian, opennmt
 from keras_transformer.tools.importing.tensors import ImportedModelError, read_json
 from keras_transformer.tools.importing.trimming import trimmed

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from keras_transformer.data.corpora import BothSides
 from keras_transformer.data.pipeline import count_batches, dealt, training_batches
-from keras_transformer.errors import ConfigError, UserError, counted, duration
+from keras_transformer.errors import ConfigError, UserError, counted
 from keras_transformer.process import TOKENS_PER_REPLICA
+from keras_transformer.tools import duration
 from keras_transformer.tools.planning.memory import check_fits, estimate
 from keras_transformer.tools.planning.statistics import (
     LOPSIDED,

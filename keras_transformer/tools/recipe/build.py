@@ -12,8 +12,9 @@ from dataclasses import asdict
 import psutil
 import yaml
 
-from keras_transformer.errors import FileError, UserError, duration
+from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import reading, write_whole
+from keras_transformer.tools import duration
 from keras_transformer.tools.recipe.plan import Pace, Sizes, seconds_of
 from keras_transformer.tools.recipe.stages import commands
 
