@@ -38,8 +38,7 @@ def test_without_apache_beam_the_flag_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     for name in [name for name in sys.modules if name.startswith("keras_transformer.tools.beam")]:
         monkeypatch.delitem(sys.modules, name)
-    said = mistake(translate, "--engine", "beam", "--saved_model", tmp_path, "--input", "a", "--output", "b")
-    assert INSTALL in said
+    assert INSTALL in mistake(translate, "--engine=beam", "--saved_model", tmp_path, "--input=a", "--output=b")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert all(f'"{package}"' in project for package in INSTALL.split("'")[1::2])
 
@@ -52,25 +51,24 @@ class Upper(tf.Module):
         return {"translation": tf.strings.upper(text), "score": tf.zeros(tf.shape(text))}
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory):
+@pytest.fixture
+def desk(tmp_path):
     """A directory with a SavedModel in model/1 and many lines in in/."""
-    directory = tmp_path_factory.mktemp("bulk")
     model = Upper()
-    tf.saved_model.save(model, str(directory / "model" / "1"), {"translate": model.translate})
-    (directory / "in").mkdir()
+    tf.saved_model.save(model, str(tmp_path / "model" / "1"), {"translate": model.translate})
+    (tmp_path / "in").mkdir()
     text = "".join(f"this is line {i}\n" for i in range(PARTS * CHUNK))
-    (directory / "in/long.txt").write_text(text + "the end", encoding="utf-8")
-    (directory / "in/short.txt").write_text("one\n\ntwo", encoding="utf-8")
-    return directory
+    (tmp_path / "in/long.txt").write_text(text + "the end", encoding="utf-8")
+    (tmp_path / "in/short.txt").write_text("one\n\ntwo", encoding="utf-8")
+    return tmp_path
 
 
 def start(desk, workers):
     """translate.py on the files of a desk, in a session of its own."""
-    files = ("--saved_model", desk / "model", "--input", desk / "in/*.txt", "--output", desk / "out")
-    command = [sys.executable, "translate.py", "--engine", "beam", *files, "--direct_num_workers", workers]
+    command = [sys.executable, "translate.py", "--engine", "beam", "--direct_num_workers", str(workers)]
+    command += ["--saved_model", desk / "model", "--input", desk / "in/*.txt", "--output", desk / "out"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen(list(map(str, command)), cwd=ROOT, **pipes, start_new_session=True)
+    return subprocess.Popen(command, cwd=ROOT, **pipes, start_new_session=True)
 
 
 def parts(desk):
@@ -104,9 +102,8 @@ def test_a_bulk_translation_that_is_stopped_and_killed_goes_on_to_the_same_text(
     assert 3 < done < PARTS
 
     process = start(desk, 2)
-    printed = process.communicate(timeout=300)[0]
+    (line,) = process.communicate(timeout=300)[0].splitlines()
     assert process.returncode == 0
-    (line,) = printed.splitlines()
     most = f"{(PARTS - done + 2) * CHUNK:,}"  # of the parts that were there, one may be that of the short file
     assert line.startswith("2 files translated, ") and len(line.split()[3]) <= len(most), line
     for name in ("long.txt", "short.txt"):

@@ -10,12 +10,11 @@ import pytest
 from keras_transformer.cli.document_api import DocumentApi
 from serving.client import Client
 from serving.deepl import app_of
-from serving.http_server import HttpServer
 from serving.keys import Keys
 from serving.libretranslate import LibreTranslate
 from tests.cli.test_gateway import MANY, ONE, Swapping
 from tests.serving.fake import serve
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask
+from tests.serving.live import HOST, ask, running
 
 JSON = {"Content-Type": "application/json"}
 
@@ -24,9 +23,8 @@ JSON = {"Content-Type": "application/json"}
 def gateway(languages=ONE, api=DocumentApi, keys=None):
     """The port of a gateway with DeepL's API, before a server whose model is a function."""
     with serve("grpc", Swapping(), languages=languages) as where, Client(**where) as client:
-        server = HttpServer(app_of(api(lambda: {"m": (languages, client)}, keys=keys), ()), HOST, 0, DEADLINE_SECONDS)
-        yield server.port
-        server.stop()
+        with running(app_of(api(lambda: {"m": (languages, client)}, keys=keys), ())) as port:
+            yield port
 
 
 def client_of(port, key="any"):
@@ -65,11 +63,8 @@ def test_tags_stay_around_their_words_and_ignored_ones_keep_their_content(port):
 def test_languages_are_those_of_the_models_and_are_detected_text_by_text():
     with gateway(MANY) as port:
         client = client_of(port)
-        assert [(each.code, each.name) for each in client.get_source_languages()] == [
-            ("DE", "German"),
-            ("EN", "English"),
-            ("FR", "French"),
-        ]
+        languages = [(each.code, each.name) for each in client.get_source_languages()]
+        assert languages == [("DE", "German"), ("EN", "English"), ("FR", "French")]
         assert [each.supports_formality for each in client.get_target_languages()] == [False] * 3
         texts = ["The house of my parents is old.", "Das Haus meiner Eltern ist alt.", "La maison de mes parents"]
         found = client.translate_text(texts, target_lang="EN-US")
@@ -78,35 +73,22 @@ def test_languages_are_those_of_the_models_and_are_detected_text_by_text():
         assert [each.text for each in found[1:]] == [" ".join(text.upper().split()[::-1]) for text in texts[1:]]
 
 
-def test_usage_counts_the_characters_of_texts():
-    with gateway() as port:
-        client = client_of(port)
-        assert client.get_usage().character.count == 0
-        client.translate_text(["one two", "three"], source_lang="EN", target_lang="DE")
-        usage = client.get_usage()
-        assert usage.character.count == 12 and not usage.any_limit_reached
-
-
 def test_a_form_as_older_plug_ins_send_it_may_have_several_texts(port):
     fields = [("auth_key", "k"), ("text", "one two"), ("text", "a\nb"), ("target_lang", "DE"), ("source_lang", "EN")]
     status, _, reply = ask(port, "POST", "/v2/translate", urlencode(fields).encode())
     assert (status, [each["text"] for each in reply["translations"]]) == (200, ["TWO ONE", "B A"])
     assert [*reply["translations"][0]] == ["detected_source_language", "text"]
-    parts = b"".join(
-        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields
-    )
+    again = [f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields]
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
-    again = ask(port, "POST", "/v2/translate", parts + b"--x--\r\n", headers)[::2]
-    assert again == (200, reply)
+    assert ask(port, "POST", "/v2/translate", "".join([*again, "--x--\r\n"]).encode(), headers)[::2] == (200, reply)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_mistake_has_a_message_as_deepls_own(port):
+    for change, message in (
         ({"text": None}, "Parameter 'text' not specified."),
         ({"text": []}, "Parameter 'text' not specified."),
-        ({"text": ["\ud800"]}, "Value for 'text' not supported: it must be a list of texts"),
         ({"text": [7]}, "Value for 'text' not supported: it must be a list of texts"),
+        ({"text": ["\ud800"]}, "Value for 'text' not supported: it must be a list of texts"),
         ({"target_lang": None}, "Parameter 'target_lang' not specified."),
         ({"target_lang": "XX"}, "XX is not supported"),
         ({"target_lang": ["DE"]}, "Invalid request: target parameter is not text"),
@@ -114,17 +96,15 @@ def test_a_form_as_older_plug_ins_send_it_may_have_several_texts(port):
         ({"glossary_id": "g"}, "Value for 'glossary_id' not supported: this server has none; leave it out"),
         ({"formality": "less"}, "'formality' is not supported for given 'target_lang'."),
         ({"tag_handling": "json"}, "Value for 'tag_handling' not supported: use html or xml"),
-        ({"tag_handling": "xml", "ignore_tags": ["<"]}, "Value for 'ignore_tags' not supported: it must be names of"),
         ({"tag_handling": "xml", "ignore_tags": 7}, "Value for 'ignore_tags' not supported: it must be names of"),
-    ],
-)
-def test_a_mistake_has_a_message_as_deepls_own(port, change, message):
-    body = {"text": ["one"], "source_lang": "EN", "target_lang": "DE", **change}
-    status, _, reply = ask(port, "POST", "/v2/translate", json.dumps(body).encode(), JSON)
-    assert status == 400 and reply["message"].startswith(message) and [*reply] == ["message"]
+        ({"tag_handling": "xml", "ignore_tags": ["<"]}, "Value for 'ignore_tags' not supported: it must be names of"),
+    ):
+        body = {"text": ["one"], "source_lang": "EN", "target_lang": "DE", **change}
+        status, _, reply = ask(port, "POST", "/v2/translate", json.dumps(body).encode(), JSON)
+        assert status == 400 and reply["message"].startswith(message) and [*reply] == ["message"]
 
 
-def test_a_key_stands_in_the_header_and_a_wrong_one_is_refused():
+def test_a_key_stands_in_the_header_a_wrong_one_is_refused_and_usage_counts_characters():
     with gateway(keys=Keys({"right": 3})) as port:
         how = {"source_lang": "EN", "target_lang": "DE"}
         assert client_of(port, "right").translate_text("one two", **how).text == "TWO ONE"
@@ -132,7 +112,8 @@ def test_a_key_stands_in_the_header_and_a_wrong_one_is_refused():
             client_of(port, "wrong").translate_text("one", **how)
         fields = {"auth_key": "right", "text": "one", "target_lang": "DE", "source_lang": "EN"}
         assert ask(port, "POST", "/v2/translate", urlencode(fields).encode())[0] == 200
-        client_of(port, "right").get_usage()
+        usage = client_of(port, "right").get_usage()
+        assert usage.character.count == len("one twoone") and not usage.any_limit_reached
         with pytest.raises(deepl.TooManyRequestsException, match="3 per 1 minute"):
             client_of(port, "right").get_usage()
 

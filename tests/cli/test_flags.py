@@ -1,5 +1,4 @@
 import argparse
-import contextlib
 import dataclasses
 import re
 import sys
@@ -45,23 +44,18 @@ def yaml_file(tmp_path):
     return write
 
 
-def test_a_dataset_may_be_given_several_times(yaml_file):
-    flags, expected = ["--dataset=files:b", "--seed", "23", "--dataset", "cldr:en-de"], ("files:b", "cldr:en-de")
-    assert parse(*flags) == Config(dataset=expected, seed=23)
-    assert parse("--config", yaml_file(dataset='["files:b", "cldr:en-de"]')).dataset == expected
-    assert parse("--config", yaml_file(dataset="files:a"), *flags).dataset == expected
-    assert parse("--dataset", "files:b", "--seed", "23") == Config(dataset="files:b", seed=23)
-
-
 def test_a_file_overrides_the_preset_and_flags_override_the_file(yaml_file):
-    assert parse() == Config(preset=Config.preset)
     for name in PRESETS:
-        assert parse("--preset", name) == parse(f"--preset={name}") == Config(preset=name)
+        assert parse("--preset", name) == Config(preset=name)
     path = yaml_file(d_ff=53, warmup_steps=17)
     config = parse("--preset", "tiny", "--config", path, "--warmup_steps", "19", "--seed", "23")
     assert config == Config(preset="tiny", d_ff=53, warmup_steps=19, seed=23)
     assert config == parse("--seed=23", "--warmup_steps=19", f"--config={path}", "--preset=tiny")
     assert parse("--config", yaml_file(preset="big", d_ff=53)) == Config(preset="big", d_ff=53)
+    several = ("files:b", "cldr:en-de")
+    flags = ["--dataset=files:b", "--seed", "23", "--dataset", "cldr:en-de"]
+    assert parse("--config", yaml_file(dataset="files:a"), *flags) == Config(dataset=several, seed=23)
+    assert parse("--config", yaml_file(dataset='["files:b", "cldr:en-de"]')).dataset == several
 
 
 def test_the_config_of_an_earlier_run_gives_that_run_again_under_its_own_preset(tmp_path):
@@ -78,17 +72,15 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path, yaml_file)
     for directory in (old, new):
         directory.mkdir()
     of_model = {"d_model": 22, "num_heads": 11, "activation": "silu", "frame": "/3/", "share_tokenizer": False}
-    Config(model_dir=str(old), **of_model, epochs=3, dropout_rate=0.5, max_length=77).save(old / "config.yaml")
+    not_of_model = {"epochs": 3, "dropout_rate": 0.5, "max_length": 77}
+    Config(model_dir=str(old), **of_model, **not_of_model).save(old / "config.yaml")
     flags = ["--init_from", str(old), "--model_dir", str(new)]
-    config = parse(*flags)
+    config, own = parse(*flags), parse("--model_dir", str(new))
     assert {name: getattr(config, name) for name in of_model} == of_model
+    assert [name for name in not_of_model if getattr(config, name) != getattr(own, name)] == []
     assert configure(init_from=str(old), model_dir=str(new)) == config  # from Python
-    own = parse("--model_dir", str(new))
-    for name in ("epochs", "dropout_rate", "max_length"):  # they are not its shape
-        assert getattr(config, name) == getattr(own, name) != getattr(Config.load(old / "config.yaml"), name)
     by_flags = parse("--init_from", str(old), "--model_dir", "new", "--activation", "gelu")
     assert (by_flags.d_model, by_flags.activation) == (22, "gelu")
-    assert parse("--config", yaml_file(activation="gelu"), f"--init_from={old}", "--model_dir=new") == by_flags
     path = yaml_file(init_from=old, model_dir="new", activation="relu")
     assert parse("--config", path, "--activation=gelu") == by_flags
     assert parse("--config", path, "--init_from", "None").d_model == Config().d_model
@@ -116,24 +108,21 @@ def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that
 
 def test_callbacks_are_those_of_a_function_that_a_user_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_callbacks.py").write_text("import keras\ndef good(): return [keras.callbacks.TerminateOnNaN()]\n")
-    with open("my_callbacks.py", "a") as file:
-        file.write("def bad(): return good\ndef broken(): import nowhere_at_all\n")
-        file.write("def buggy(): return 1 / 0\n")
+    functions = ["good(): return [keras.callbacks.TerminateOnNaN()]", "bad(): return good", "buggy(): return 1 / 0"]
+    functions += ["broken(): import nowhere_at_all"]
+    (tmp_path / "my_callbacks.py").write_text("import keras\n" + "".join(f"def {each}\n" for each in functions))
     assert parse_training(["--callbacks", "my_callbacks:good"], "text") == (parse(), {"callbacks": "my_callbacks:good"})
     (made,) = made_by("my_callbacks:good")
     assert type(made).__name__ == "TerminateOnNaN"
-    with pytest.raises(ConfigError, match="must give a list of Keras callbacks. Received: <function good"):
-        made_by("my_callbacks:bad")
-    for name, why in (
-        ("my_callbacks:none", "has no function none"),
-        ("no_such_module:a", "No module"),
-        ("my_callbacks", ""),
-    ):
-        with pytest.raises(ConfigError, match=f"must name a function.*Received: {name}.*{why}"):
+    for name, why in {
+        "my_callbacks:bad": "must give a list of Keras callbacks. Received: <function good",
+        "my_callbacks:none": "must name a function.*Received: my_callbacks:none.*has no function none",
+        "no_such_module:a": "must name a function.*Received: no_such_module:a.*No module",
+        "my_callbacks": "must name a function.*Received: my_callbacks",
+        "my_callbacks:broken": "No module named 'nowhere_at_all'",
+    }.items():
+        with pytest.raises(ConfigError, match=why):
             made_by(name)
-    with pytest.raises(ConfigError, match="No module named 'nowhere_at_all'"):
-        made_by("my_callbacks:broken")
     with pytest.raises(ZeroDivisionError):  # a bug of the user keeps its traceback
         made_by("my_callbacks:buggy")
 
@@ -167,37 +156,26 @@ def test_a_dry_run_is_asked_for_beside_the_settings_and_is_no_setting(yaml_file)
         parse_training(["--config", yaml_file(dry_run=True)], "text")
 
 
-def test_a_value_is_written_as_in_yaml_or_as_in_python(yaml_file):
-    expected = Config(share_vocabulary=False, tie_embeddings=False)
-    for value in ("false", "False"):
-        assert parse("--share_vocabulary", value, f"--tie-embeddings={value}") == expected
-    assert parse("--config", yaml_file(share_vocabulary="false", tie_embeddings=False)) == expected
+def test_a_flag_of_a_boolean_may_stand_alone_and_none_is_no_value_where_none_is_possible():
+    assert parse("--share_vocabulary", "false", "--tie-embeddings=False").share_vocabulary is False
     assert parse("--pre_norm", "true", "--source_lang", "false", "--target_lang=true").source_lang == "false"
     assert parse("--pre_norm").pre_norm and parse("--pre_norm", "--epochs", "3").pre_norm
-    config = parse("--preset", "tiny", "--peak_learning_rate", "None", "--config", yaml_file(max_steps=7))
-    assert (config.peak_learning_rate, config.max_steps) == (None, 7)
+    assert parse("--preset", "tiny", "--peak_learning_rate", "None").peak_learning_rate is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_words_that_are_no_settings_end_the_program_with_one_line(capsys):
+    for arguments, message in (
         (["--gibberish", "3"], "unrecognized arguments: --gibberish 3; --help lists all flags"),
         (["--epoch", "3"], "unrecognized arguments: --epoch 3; did you mean --epochs?"),  # nothing is guessed
-        (["--eposh", "3"], "unrecognized arguments: --eposh 3; did you mean --epochs?"),
         (["--dataset", "files:b", "seed"], "unrecognized arguments: seed; --help lists all flags"),
         (["--dataset", "--seed", "23"], "argument --dataset: expected one argument"),
         (["--preset", "nonsense"], f"--preset must be one of {', '.join(PRESETS)}. Received: nonsense"),
         (["--epochs", "None"], "--epochs must be a whole number. Received: None"),
-        (["--pre_norm=maybe"], "--pre_norm must be true or false. Received: maybe"),
-        (["--clip_norm", "abc"], "--clip_norm must be a number or not given. Received: abc"),
-    ],
-    ids=str,
-)
-def test_words_that_are_no_settings_end_the_program_with_one_line(capsys, arguments, message):
-    with pytest.raises(SystemExit) as caught:
-        parse(*arguments)
-    assert caught.value.code == 2
-    assert capsys.readouterr() == ("", f"error: {message}\n")
+    ):
+        with pytest.raises(SystemExit) as caught:
+            parse(*arguments)
+        assert caught.value.code == 2
+        assert capsys.readouterr() == ("", f"error: {message}\n")
 
 
 def test_a_flag_is_spelled_with_underscores_or_dashes_and_words_of_another_program_stay_as_they_are():
@@ -218,27 +196,18 @@ def test_a_flag_is_spelled_with_underscores_or_dashes_and_words_of_another_progr
         (int, {"3": 3, "-3": -3}, ["3.0", "None", ""]),
         (float, {"3": 3.0, "1e-3": 0.001}, ["1,5", "true"]),
         (bool, {"true": True, "True": True, "false": False, "False": False}, ["1", "TRUE", ""]),
-        (str, {"None": "None", "3": "3", "": ""}, []),
         (int | None, {"3": 3, "None": None}, ["none", "3.5"]),
-        (str | None, {"None": None, "true": "true"}, []),
+        (str | None, {"None": None, "true": "true", "3": "3", "": ""}, []),
         (Literal["a", "3"], {"a": "a", "3": "3"}, ["b", "None"]),
     ],
     ids=str,
 )
 def test_a_word_becomes_a_value_of_the_type(kind, right, wrong):
     found = {word: reader_of(kind)(word) for word in right}
-    assert found == right and [type(value) for value in found.values()] == [type(value) for value in right.values()]
+    assert repr(found) == repr(right)  # with their types
     for word in wrong:
         with pytest.raises(argparse.ArgumentTypeError, match=f"must be .*Received: {word}$"):
             reader_of(kind)(word)
-
-
-def test_an_impossible_value_of_a_flag_or_a_file_is_named_with_what_was_received(yaml_file):
-    for given in (["--epochs", "0"], ["--config", yaml_file(epochs=0)]):
-        with pytest.raises(ConfigError, match="^`epochs` must be at least 1. Received: epochs=0$"):
-            parse(*given)
-    with pytest.raises(ConfigError, match="cannot read settings from missing.yaml"):
-        parse("--config", "missing.yaml")
 
 
 @pytest.fixture
@@ -261,7 +230,7 @@ def loaded(monkeypatch):
     return calls
 
 
-def test_a_run_is_loaded_with_the_flags_of_its_search_and_without_them_with_its_own(given, loaded):
+def test_a_run_is_loaded_with_the_flags_of_its_search_and_without_them_with_its_own(given, loaded, monkeypatch):
     flags = ["--beam_size", "3", "--length_penalty", "0.7", "--batch_size", "11", "--checkpoint", "best"]
     load_translator(given(*RUN, *flags, "--shortlist", "64"))
     load_translator(given(*RUN))
@@ -269,6 +238,10 @@ def test_a_run_is_loaded_with_the_flags_of_its_search_and_without_them_with_its_
     (_, of_flags), (_, of_run) = loaded
     assert [arguments for arguments, _ in loaded] == [("runs/a", "best"), ("runs/a", "average")]
     assert (of_flags, of_run) == ({**search, "batch_size": 11}, {**dict.fromkeys(search), "batch_size": 32})
+    monkeypatch.setattr(runs, "load", translator := Mock())
+    asked = load_translator(given(*RUN, "--target_lang", "fra")), load_translator(given(*RUN))
+    assert asked == (translator().between(), translator())
+    translator().between.assert_any_call(target_lang="fra")
 
 
 def test_a_saved_model_is_told_its_beam_at_each_call_and_has_no_checkpoint_and_no_other_shortlist(given, loaded):
@@ -282,13 +255,6 @@ def test_a_saved_model_is_told_its_beam_at_each_call_and_has_no_checkpoint_and_n
     assert len(loaded) == 1
 
 
-def test_languages_are_those_of_the_translator(given, monkeypatch):
-    monkeypatch.setattr(runs, "load", translator := Mock())
-    asked = load_translator(given(*RUN, "--target_lang", "fra")), load_translator(given(*RUN))
-    assert asked == (translator().between(), translator())
-    translator().between.assert_any_call(target_lang="fra")
-
-
 @pytest.fixture
 def reader(monkeypatch):
     """The reader of exports for LiteRT; a test says what it does with a path."""
@@ -297,18 +263,12 @@ def reader(monkeypatch):
     return module
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [(("en", "de"), None), (("en-US", "fr"), "its `target_lang` is de"), (("ja", "de"), "its `source_lang` is en")],
-)
-def test_an_export_for_litert_takes_its_own_languages_and_no_other_reader(
-    given, reader, loaded, tmp_path, flags, message
-):
+def test_an_export_for_litert_takes_its_own_languages_and_no_other_reader(given, reader, loaded, tmp_path):
     (tmp_path / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
     reader.LiteRTTranslator = lambda path: SimpleNamespace(path=tmp_path, given=path)
-    arguments = given(*LITERT, "--source_lang", flags[0], "--target_lang", flags[1])
-    with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
-        assert load_translator(arguments).given == "exports/a"
+    assert load_translator(given(*LITERT, "--source_lang", "en-US", "--target_lang", "de")).given == "exports/a"
+    with pytest.raises(UserError, match="its `target_lang` is de"):
+        load_translator(given(*LITERT, "--source_lang", "en", "--target_lang", "fr"))
     assert loaded == []
 
 
@@ -323,28 +283,23 @@ def test_an_export_for_litert_that_cannot_be_read_is_a_mistake(given, reader, mo
         load_translator(given(*LITERT))
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [("--beam_size", "1"), ("--max_length", "7"), ("--checkpoint", "best"), ("--protect",), ("--glossary", "a.tsv")],
-)
-def test_an_export_for_litert_has_one_search(given, flag):
+def test_an_export_for_litert_has_one_search(given):
     check_litert(given(*LITERT))
-    check_litert(given(*RUN, *flag))
-    with pytest.raises(UserError, match=f"{flag[0]} does not go with --litert"):
-        check_litert(given(*LITERT, *flag))
+    for flag in (("--beam_size", "1"), ("--checkpoint", "best"), ("--protect",), ("--glossary", "a.tsv")):
+        check_litert(given(*RUN, *flag))
+        with pytest.raises(UserError, match=f"{flag[0]} does not go with --litert"):
+            check_litert(given(*LITERT, *flag))
 
 
-RANGES = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
-RANGES |= dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST)) | {"tmx_threshold": (1, 100)}
-
-
-@pytest.mark.parametrize(("name", "least", "most"), [(name, *ends) for name, ends in RANGES.items()])
-def test_a_number_out_of_its_range_is_named_with_what_was_received(name, least, most):
-    for value in (None, least, most):
-        check_ranges(argparse.Namespace(**{name: value}))
-    for value in (least - 1, most + 1, float("nan")):
-        with pytest.raises(UserError, match=f"--{name} must be between .* Received: {name}={value}"):
+def test_a_number_out_of_its_range_is_named_with_what_was_received():
+    ranges = {option.name: (option.least, option.most) for option in OPTIONS if option.range}
+    ranges |= dict.fromkeys(("batch_size", "n_best", "shortlist"), (1, MOST)) | {"tmx_threshold": (1, 100)}
+    for name, (least, most) in ranges.items():
+        for value in (None, least, most):
             check_ranges(argparse.Namespace(**{name: value}))
+        for value in (least - 1, most + 1, float("nan")):
+            with pytest.raises(UserError, match=f"--{name} must be between .* Received: {name}={value}"):
+                check_ranges(argparse.Namespace(**{name: value}))
 
 
 def test_one_model_has_to_be_named_or_what_a_program_takes_instead(given, capsys):
@@ -361,8 +316,8 @@ def test_one_model_has_to_be_named_or_what_a_program_takes_instead(given, capsys
 
 def test_a_glossary_is_read_before_the_model(given, loaded, tmp_path):
     glossary = tmp_path / "terms.tsv"
-    glossary.write_text("two\tzwei\n", encoding="utf-8")
     arguments = given(*RUN, "--glossary", str(glossary), "--protect")
+    glossary.write_text("two\tzwei\n", encoding="utf-8")
     assert protected(arguments) == {"glossary": {"two": "zwei"}, "protect": True}
     glossary.write_text("two\n", encoding="utf-8")
     with pytest.raises(UserError, match="line 1: write a source form, a tab"):

@@ -6,9 +6,9 @@ import multiprocessing
 import re
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -19,12 +19,11 @@ from keras_transformer.cli.document_api import DocumentApi
 from keras_transformer.tools.documents import apart
 from serving import gateway as plain
 from serving.client import Client
-from serving.http_server import HttpServer
 from serving.languages import Languages
 from serving.libretranslate import LONGEST_GLOSSARY, LibreTranslate
 from tests import tiny
 from tests.serving.fake import serve
-from tests.serving.live import DEADLINE_SECONDS, HOST, ask, connect, free_port, wait_for
+from tests.serving.live import HOST, accepts, ask, connect, free_port, process_of, running, wait_for
 
 ROOT = Path(__file__).parents[2]
 EN_DE = {"source": "en", "target": "de"}
@@ -80,12 +79,11 @@ def explained(rows):
 
 
 @contextlib.contextmanager
-def program_before(model, api="grpc", languages=ONE, make=DocumentApi, **options):
+def program_before(model, languages=ONE, make=DocumentApi, **options):
     """The port of the program before a server of a model."""
-    with serve(api, model, languages=languages) as where, Client(**where, **options) as client:
-        server = HttpServer(make(lambda: {"m": (languages, client)}).app(()), HOST, 0, DEADLINE_SECONDS)
-        yield server.port
-        server.stop()
+    with serve("grpc", model, languages=languages) as where, Client(**where, **options) as client:
+        with running(make(lambda: {"m": (languages, client)}).app(())) as port:
+            yield port
 
 
 @pytest.fixture(scope="module")
@@ -107,47 +105,33 @@ def upload(port, name, data, path="/translate_file", headers=(), **fields):
     return ask(port, "POST", path, body, {"Content-Type": "multipart/form-data; boundary=x", **dict(headers)})[::2]
 
 
-PAGES = {  # HTML -> the same in reverse order and in upper case
-    "<p>one <b>two</b></p>": "<p><b>TWO</b> ONE</p>",
-    '<p>one <a href="?a=1&amp;b" ID=x>two three</a></p>': '<p><a href="?a=1&amp;b" ID=x>THREE TWO</a> ONE</p>',
-    "  <!-- c --><h1\n>one</h1><br/>two ": "  <!-- c --><h1\n>ONE</h1><br/>TWO ",
-    '<p>one <span translate="no">:emoji:</span></p>': '<p>ONE <span translate="no">:emoji:</span></p>',
-    '<img alt="one two">': '<img alt="TWO ONE">',
-    "": "",
-    " \n ": " \n ",
-    "<meta charset=latin-1>zwölf": "<meta charset=latin-1>ZWÖLF",
-    "\0a b <b>c</b>": "<b>C</b> B \0A",
-}
+def test_tags_stay_around_their_words_and_all_other_markup_to_the_byte(port):
+    pages = {  # HTML -> the same in reverse order and in upper case
+        "<p>one <b>two</b></p>": "<p><b>TWO</b> ONE</p>",
+        '<p>one <a href="?a=1&amp;b" ID=x>two three</a></p>': '<p><a href="?a=1&amp;b" ID=x>THREE TWO</a> ONE</p>',
+        "  <!-- c --><h1\n>one</h1><br/>zwölf ": "  <!-- c --><h1\n>ONE</h1><br/>ZWÖLF ",
+        " \n ": " \n ",
+        "\0a b <b>c</b>": "<b>C</b> B \0A",
+    }
+    status, reply = post(port, {"q": [*pages], "source": "auto"})  # as Mastodon asks
+    assert (status, reply["translatedText"]) == (200, [*pages.values()])
+    assert {each["language"] for each in reply["detectedLanguage"]} == {"en"}
+    body = urlencode({"q": "one <b>two</b>", "format": "html", **EN_DE}).encode()  # as Discourse asks
+    assert ask(port, "POST", "/translate", body)[::2] == (200, {"translatedText": "<b>TWO</b> ONE"})
+    assert post(port, {"q": "one <b>two</b>", "format": "text"})[1] == {"translatedText": "<B>TWO</B> ONE"}
 
 
-@pytest.mark.parametrize("api", ["rest", "grpc"])
-def test_tags_stay_around_their_words_and_all_other_markup_to_the_byte(api):
-    with program_before(Swapping(), api) as port:
-        pages, translated = map(list, zip(*PAGES.items(), strict=True))
-        status, reply = post(port, {"q": pages, "source": "auto"})  # as Mastodon asks
-        assert (status, reply["translatedText"]) == (200, translated)
-        assert {each["language"] for each in reply["detectedLanguage"]} == {"en"}
-        body = urlencode({"q": pages[0], "format": "html", **EN_DE}).encode()  # as Discourse asks
-        assert ask(port, "POST", "/translate", body)[::2] == (200, {"translatedText": translated[0]})
-        assert post(port, {"q": "one <b>two</b>", "format": "text"})[1] == {"translatedText": "<B>TWO</B> ONE"}
-
-
-NO_TERMS = 'Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}'
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_mistake_is_answered_in_one_line(port):
+    no_terms = 'Invalid request: glossary parameter is not an object of terms, such as {"term": "translation"}'
+    for change, message in (
         ({"alternatives": 2}, "Invalid request: alternatives parameter must be <= 0 for the format html"),
         ({"format": ["html"]}, "['html'] format is not supported"),
         ({"format": "\ud800"}, "? format is not supported"),
         ({"source": "\ud800"}, "Invalid request: source parameter is not text"),
         ({"glossary": {"a": "b" * LONGEST_GLOSSARY}}, "Invalid request: glossary parameter may have 20000 characters"),
-        *(({"glossary": each}, NO_TERMS) for each in (["a"], {"a": 1}, {"": "b"}, {"a": "\ud800"}, "[" * 100_000)),
-    ],
-)
-def test_a_mistake_is_answered_in_one_line(port, change, message):
-    assert post(port, {"q": "<p>one</p>", **change}) == (400, {"error": message})
+        *(({"glossary": each}, no_terms) for each in (["a"], {"a": 1}, {"": "b"}, {"a": "\ud800"}, "[" * 100_000)),
+    ):
+        assert post(port, {"q": "<p>one</p>", **change}) == (400, {"error": message})
 
 
 def test_terms_of_a_request_are_kept_in_text_and_in_html():
@@ -177,80 +161,59 @@ def test_the_languages_of_a_request_go_to_the_model():
     assert given == {("de", "fr")} and {signature for signature, _ in model.asked} == {"translate", "explain"}
 
 
-TIMES = "1\n00:00:01,000 --> 00:00:02,000\n"
-PO, HTML = b'msgid "one two"\nmsgstr "%s"\n', b"<p>one <b>two</b></p>"
-FILES = {
-    "a.html": (HTML, b"<p><b>TWO</b> ONE</p>"),
-    "b.c.SRT": (f"{TIMES}one <i>two</i>\n".encode(), f"{TIMES}<i>TWO</i> ONE\n".encode()),
-    "ä ö/c.po": (PO % b"", PO % b"TWO ONE"),
-    "d.txt": ("one två\n".encode(), "TVÅ ONE\n".encode()),
-}
+def test_a_file_comes_up_and_goes_down_once(port):
+    times, po = b"1\n00:00:01,000 --> 00:00:02,000\n", b'msgid "one two"\nmsgstr "%s"\n'
+    for name, data, translated in (
+        ("a.html", b"<p>one <b>two</b></p>", b"<p><b>TWO</b> ONE</p>"),
+        ("b.c.SRT", times + b"one <i>two</i>\n", times + b"<i>TWO</i> ONE\n"),
+        ("ä ö/c.po", po % b"", po % b"TWO ONE"),
+    ):
+        status, reply = upload(port, name, data, source="auto")
+        assert status == 200 and [*reply] == ["translatedFileUrl"]
+        url, new = reply["translatedFileUrl"], f"{Path(name).stem}_de{Path(name).suffix}"
+        assert re.fullmatch(rf"http://{HOST}:{port}/download_file/[\w-]{{20,}}\.{new}", url)
+        with urllib.request.urlopen(url) as response:
+            assert response.read() == translated
+            assert response.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{new}"
+            assert response.headers["Content-Type"] == "application/octet-stream"
+            assert response.headers["Cache-Control"] == "no-store"
+        message = "Invalid filename: a file can be downloaded once, within 10 minutes"
+        assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_comes_up_and_goes_down_once(port, name):
-    data, translated = FILES[name]
-    status, reply = upload(port, name, data, source="auto")
-    assert status == 200 and [*reply] == ["translatedFileUrl"]
-    url, new = reply["translatedFileUrl"], f"{Path(name).stem}_de{Path(name).suffix}"
-    assert re.fullmatch(rf"http://{HOST}:{port}/download_file/[\w-]{{20,}}\.{new}", url)
-    with urllib.request.urlopen(url) as response:
-        assert response.read() == translated
-        assert response.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{new}"
-        assert response.headers["Content-Type"] == "application/octet-stream"
-        assert response.headers["Cache-Control"] == "no-store"
-    message = "Invalid filename: a file can be downloaded once, within 10 minutes"
-    assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
-
-
-def test_behind_a_proxy_with_tls_the_address_of_a_file_is_secure(port):
+def test_behind_a_proxy_with_tls_the_address_of_a_file_is_secure_and_no_type_of_a_form_breaks_its_name(port):
     _, reply = upload(port, "a.txt", b"one", headers={"Host": "translate.example", "X-Forwarded-Proto": "https"})
     assert reply["translatedFileUrl"].startswith("https://translate.example/download_file/")
+    for kind in ("Multipart/Form-Data ; boundary=x", "multipart/form-data; charset=unicode_escape; boundary=x"):
+        status, reply = upload(port, "\\ud800.txt", b"one", headers={"Content-Type": kind})
+        assert status == 200 and reply["translatedFileUrl"].endswith("_de.txt")
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "fields", "status", "message"),
-    [
-        ("", b"", {}, 400, "Invalid request: missing file parameter"),
+def test_a_file_that_cannot_be_translated_is_refused_in_one_line(port):
+    for name, data, fields, status, message in (
         ("", b"", {"file": "text"}, 400, "Invalid request: missing file parameter"),
         ("a.html", b"", {}, 400, "Invalid request: empty file"),
         ("a.html", b"a", {"source": ""}, 400, "Invalid request: missing source parameter"),
         ("a.html.gz", b"a", {}, 400, "Invalid request: file format not supported, only .txt .html "),
-        ("html", b"a", {}, 400, "Invalid request: file format not supported, only .txt .html "),
         ("a.html", b"<p>\xff\xfe</p>", {}, 400, "the document is not UTF-8: "),
         ("a.xlf", b"<xliff>" + b"<a>" * 100_000, {}, 400, "the document is not well-formed XML"),
         ("a.html", b"<p>one</p>" * 2**20, {}, 413, "The body must not be longer than 8388608 bytes."),
         ("a.html", b"a", {f"f{number}": "" for number in range(101)}, 400, "Too many fields"),
-    ],
-)
-def test_a_file_that_cannot_be_translated_is_refused_in_one_line(port, name, data, fields, status, message):
-    found, reply = upload(port, name, data, **fields)
-    assert found == status and reply["error"].startswith(message) and "\n" not in reply["error"]
+    ):
+        found, reply = upload(port, name, data, **fields)
+        assert found == status and reply["error"].startswith(message) and "\n" not in reply["error"]
 
 
 def test_a_file_that_nobody_fetches_is_dropped(port, monkeypatch):
-    monkeypatch.setattr(document_api, "SECONDS_KEPT", 0)
-    url = upload(port, *("a.txt", b"one"))[1]["translatedFileUrl"]
-    time.sleep(0.01)
-    assert ask(port, "GET", url.partition(str(port))[2])[0] == 404
+    def found(*texts):
+        urls = [upload(port, f"{text}.txt", text.encode())[1]["translatedFileUrl"] for text in texts]
+        return [ask(port, "GET", url.partition(str(port))[2])[0] for url in urls]
+
+    monkeypatch.setattr(document_api, "SECONDS_KEPT", -1)
+    assert found("one") == [404]
     monkeypatch.setattr(document_api, "SECONDS_KEPT", 60)
     monkeypatch.setattr(document_api, "MOST_KEPT_BYTES", 7)
-    urls = [upload(port, f"{text}.txt", text.encode())[1]["translatedFileUrl"] for text in ("one", "two", "six")]
-    assert [ask(port, "GET", url.partition(str(port))[2])[0] for url in urls] == [404, 200, 200]
-
-
-@pytest.fixture
-def hurried(monkeypatch):
-    """A document has a second of a processor."""
-    monkeypatch.setattr(apart, "SECONDS_OF_PAGES", 1)
-    monkeypatch.setattr(apart, "SECONDS_PER_CHARACTER", 0)
-    monkeypatch.setattr(apart, "SECONDS_OF_FILE", 1)
-
-
-def test_the_type_of_a_form_may_be_written_in_any_way_and_no_other_charset_breaks_a_name(port):
-    for kind in ("Multipart/Form-Data ; boundary=x", "multipart/form-data; charset=unicode_escape; boundary=x"):
-        status, reply = upload(port, "\\ud800.txt", b"one", headers={"Content-Type": kind})
-        assert status == 200 and reply["translatedFileUrl"].endswith("_de.txt")
+    assert found("one", "two", "six") == [404, 200, 200]
 
 
 def test_the_work_of_a_client_that_has_gone_ends_within_a_second(port):
@@ -262,22 +225,24 @@ def test_the_work_of_a_client_that_has_gone_ends_within_a_second(port):
     wait_for(lambda: not multiprocessing.active_children(), 1)
 
 
-def test_hostile_documents_are_refused_and_hold_up_nobody(port, hurried):
-    found, waits = [], []
-
-    def translate():
-        found.append(post(port, {"q": "x<br>" * 50_000}))
-        found.append(upload(port, "a.html", b"{{" * 50_000))
-
-    asking = threading.Thread(target=translate)
-    asking.start()
-    while asking.is_alive():
-        start = time.monotonic()
-        assert ask(port, "GET", "/health")[0] == 200
-        waits.append(time.monotonic() - start)
-        time.sleep(0.05)
-    assert found == [(400, {"error": apart.TOO_MUCH})] * 2
+def test_hostile_and_broken_documents_are_answered_and_hold_up_nobody(port, monkeypatch):
+    for name, seconds in {"SECONDS_OF_PAGES": 1, "SECONDS_PER_CHARACTER": 0, "SECONDS_OF_FILE": 1}.items():
+        monkeypatch.setattr(apart, name, seconds)  # of a processor
+    refused, waits = (400, {"error": apart.TOO_MUCH}), []
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(post, port, {"q": "x<br>" * 50_000}), pool.submit(upload, port, "a.html", b"{{" * 50_000)]
+        while not all(each.done() for each in found):
+            start = time.monotonic()
+            assert ask(port, "GET", "/health")[0] == 200
+            waits.append(time.monotonic() - start)
+            time.sleep(0.05)
+    assert [each.result() for each in found] == [refused] * 2
     assert sorted(waits)[int(0.9 * len(waits))] < 0.5
+    pages = ["<b>" * 1000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
+    for page in [*pages, '<b title="\0' + '7\0">x</b> y', "<p " * 100, "<b>x " * 100 + "</b>" * 100]:
+        status, reply = post(port, {"q": page})
+        assert status == 200 or (status, reply) == refused
+    assert post(port, {"q": "a" * 2**20}) == (413, {"error": "The body must not be longer than 1048576 bytes."})
 
 
 def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, monkeypatch):
@@ -287,15 +252,6 @@ def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, monkeyp
     monkeypatch.setattr(apart, "MOST_REFUSED", 1)
     refusal = {"error": "a paragraph with tags may have 20000 characters: divide it"}
     assert post(port, {"q": [bad, bad]}) == post(port, {"q": bad}) == (400, refusal)
-
-
-def test_deeply_nested_or_broken_html_is_answered(port, hurried):
-    pages = ["<b>" * 1000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
-    pages += ['<b title="\0' + '7\0">x</b> y', "<p " * 100, "<b>x " * 400 + "</b>" * 400]
-    for page in pages:
-        status, reply = post(port, {"q": page})
-        assert status == 200 or (status, reply) == (400, {"error": apart.TOO_MUCH})
-    assert post(port, {"q": "a" * 2**20}) == (413, {"error": "The body must not be longer than 1048576 bytes."})
 
 
 def test_an_error_of_the_server_is_that_of_the_answer():
@@ -318,60 +274,43 @@ def test_the_settings_say_which_files_are_translated_or_the_program_that_does_it
             assert status in (400, 403) and named in reply["error"]
 
 
-def test_pages_of_other_sites_may_ask_as_the_flag_says():
-    a, b = "https://a.org", "https://b.org"
+def test_pages_of_other_sites_may_ask_as_the_flag_says(capsys):
+    a, b, needed = "https://a.org", "https://b.org", ["--backend=http://a:9", "--source_lang=en", "--target_lang=de"]
     for flags, origin, allowed in (([], a, "*"), (["--cors", a, b], b, b), (["--cors", a], b, None)):
-        arguments = plain.parse_arguments(["--backend=http://a:9", "--source_lang=en", "--target_lang=de", *flags])
-        server = HttpServer(DocumentApi(lambda: {}).app(arguments.cors), HOST, 0, 1)
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        for method, path in (("GET", "/languages"), ("OPTIONS", "/translate")):
-            assert ask(server.port, method, path, headers=asked)[1]["Access-Control-Allow-Origin"] == allowed
-        server.stop()
+        with running(DocumentApi(lambda: {}).app(plain.parse_arguments([*needed, *flags]).cors)) as port:
+            for method, path in (("GET", "/languages"), ("OPTIONS", "/translate")):
+                assert ask(port, method, path, headers=asked)[1]["Access-Control-Allow-Origin"] == allowed
+    for origin in ("a.org", "https://a.org/", "https://a.org/b", "https://A.org", "https://a.org:443"):
+        with pytest.raises(SystemExit):  # no browser writes such an origin
+            plain.parse_arguments([*needed, "--cors", origin])
+        assert f"Received: {origin}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("origin", ["a.org", "https://a.org/", "https://a.org/b", "https://A.org", "https://a.org:443"])
-def test_an_origin_that_no_browser_writes_is_refused_at_the_start(origin, capsys):
-    with pytest.raises(SystemExit):
-        plain.parse_arguments(["--backend=http://a:9", "--source_lang=en", "--target_lang=de", "--cors", origin])
-    assert f"Received: {origin}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        ("serving", "serving/ of the project: start it in the directory of serving/"),
-        ("starlette", f"the package starlette, which is not installed: {gateway.INSTALL}"),
-    ],
-)
-def test_what_is_missing_is_named_in_one_line(mistake, monkeypatch, missing, said):
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("serving", missing)]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, missing, None)
-    assert mistake(gateway, "--backend", "grpc://localhost:8500") == f"error: `gateway` needs {said}"
+def test_what_is_missing_is_named_in_one_line(mistake, monkeypatch):
+    for missing, said in {
+        "serving": "serving/ of the project: start it in the directory of serving/",
+        "starlette": f"the package starlette, which is not installed: {gateway.INSTALL}",
+    }.items():
+        with monkeypatch.context() as patched:
+            for name in [name for name in sys.modules if name.partition(".")[0] in ("serving", missing)]:
+                patched.delitem(sys.modules, name)
+            patched.setitem(sys.modules, missing, None)
+            assert mistake(gateway, "--backend", "grpc://localhost:8500") == f"error: `gateway` needs {said}"
 
 
 @pytest.mark.slow
-def test_a_real_export_translates_html_from_a_request_through_both_programs(tmp_path):
-    exports, rest, grpc, port = tiny.saved_model() / "exports", *(free_port() for _ in range(3))
-    server = ["serving.server", "--model_base_path", exports, "--model_name=t"]
-    server += [f"--port={grpc}", f"--rest_api_port={rest}"]
-    program = ["keras_transformer", "gateway", f"--backend=grpc://{HOST}:{grpc}", "--model_name=t", f"--port={port}"]
-    commands = [server, [*program, "--source_lang=en", "--target_lang=de"]]
-    with contextlib.ExitStack() as running:
-        for command in commands:
-            process = subprocess.Popen([sys.executable, "-m", *map(str, command)], cwd=ROOT, stderr=subprocess.PIPE)
-            running.callback(process.wait)
-            running.callback(process.terminate)
-        asked = {"q": ["<p>one <b>two</b> three</p>", "ten"], **EN_DE}
-
-        def translated():
-            with contextlib.suppress(OSError):
-                status, reply = post(port, asked)
-                return status == 200 and reply["translatedText"]
-
-        page, word = wait_for(translated)
-        assert word == post(port, {**asked, "q": "ten", "format": "text"})[1]["translatedText"]
-        plain_text = post(port, {**asked, "q": "one two three", "format": "text"})[1]["translatedText"]
-        assert re.sub("<.*?>", "", page) == plain_text and page.startswith("<p>") and "</b>" in page
-        status, reply = upload(port, "a.html", asked["q"][0].encode())
-        assert urllib.request.urlopen(reply["translatedFileUrl"]).read().decode() == page
+def test_a_real_export_translates_html_from_a_request_through_both_programs():
+    port, asked = free_port(), {"q": ["<p>one <b>two</b> three</p>", "ten"], **EN_DE}
+    program = [sys.executable, "-m", "keras_transformer", "gateway", "--model_name=t", f"--port={port}"]
+    with process_of("--model_base_path", tiny.saved_model() / "exports", "--model_name=t") as server:
+        program += ["--source_lang=en", "--target_lang=de", f"--backend=grpc://{HOST}:{server.grpc}"]
+        with subprocess.Popen(program, cwd=ROOT) as process, contextlib.ExitStack() as at_the_end:
+            at_the_end.callback(process.terminate)
+            wait_for(lambda: accepts(port))
+            page, word = post(port, asked)[1]["translatedText"]
+            assert word == post(port, {**asked, "q": "ten", "format": "text"})[1]["translatedText"]
+            plain_text = post(port, {**asked, "q": "one two three", "format": "text"})[1]["translatedText"]
+            assert re.sub("<.*?>", "", page) == plain_text and page.startswith("<p>") and "</b>" in page
+            status, reply = upload(port, "a.html", asked["q"][0].encode())
+            assert urllib.request.urlopen(reply["translatedFileUrl"]).read().decode() == page

@@ -19,8 +19,7 @@ class Interrupted:
     """`twice`, until it has answered so many chunks."""
 
     def __init__(self, chunks):
-        self.left = chunks
-        self.texts = []
+        self.left, self.texts = chunks, []
 
     def __call__(self, texts, on_progress):
         if self.left == 0:
@@ -46,9 +45,11 @@ EXPECTED = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\n
 
 
 @pytest.mark.parametrize(("name", "read"), [("out", bytes), ("out.gz", gzip.decompress)])
-def test_a_file_appears_when_it_is_complete_and_nothing_is_left_beside_it(source, tmp_path, capsys, name, read):
+def test_a_file_appears_when_it_is_complete_by_one_process_at_a_time(source, tmp_path, capsys, name, read):
     def answer(texts, on_progress):
         assert not (tmp_path / name).exists()
+        with pytest.raises(UserError, match="another process writes .*partial"):
+            translate_file(twice, source, tmp_path / name, ["model"], 2)
         return twice(texts)
 
     translate_file(answer, source, tmp_path / name, ["model"], lines_each=2)
@@ -78,8 +79,7 @@ def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, 
     assert [(bar.total, bar.initial, bar.n) for bar in bars] == [(7, 0, 6), (7, 6, 7)]
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 2])
-@pytest.mark.parametrize("torn", [b"", b"FOUR\nfo", b"FOUR\n"])
+@pytest.mark.parametrize(("chunks", "torn"), [(0, b"FOUR\nfo"), (1, b""), (1, b"FOUR\n"), (2, b"FOUR\nfo")])
 def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(source, tmp_path, capsys, chunks, torn):
     target, asked = tmp_path / "out", {"beam_size": 3}
     with pytest.raises(KeyboardInterrupt):
@@ -98,31 +98,20 @@ def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(so
 
 
 def test_another_text_or_request_never_goes_on_with_it(source, tmp_path):
-    target = tmp_path / "out"
+    target, other = tmp_path / "out", Interrupted(7)
     with pytest.raises(KeyboardInterrupt):
         translate_file(Interrupted(1), source, target, {"beam_size": 3}, 2)
-    other = Interrupted(7)
     translate_file(other, source, target, {"beam_size": 4}, 2)
     assert len(other.texts) == 7 and target.read_bytes() == EXPECTED
-
     before = partial_path(source, target, {"beam_size": 3})
     assert before.exists()
     source.write_bytes(b"ONE" + source.read_bytes()[3:])  # of the same size
     os.utime(source, ns=(0, 0))
     assert partial_path(source, target, {"beam_size": 3}) != before
-    source.with_name("copy").write_bytes(source.read_bytes())
-    os.utime(source.with_name("copy"), ns=(0, 0))
-    assert partial_path(source.with_name("copy"), target, 5) != partial_path(source, target, 5)
-
-
-def test_a_file_is_written_by_one_process_at_a_time(source, tmp_path):
-    def answer(texts, on_progress):
-        with pytest.raises(UserError, match="another process writes .*partial"):
-            translate_file(twice, source, tmp_path / "out", [], 2)
-        return twice(texts)
-
-    translate_file(answer, source, tmp_path / "out", [], 2)
-    assert (tmp_path / "out").read_bytes() == EXPECTED
+    copy = source.with_name("copy")
+    copy.write_bytes(source.read_bytes())
+    os.utime(copy, ns=(0, 0))
+    assert partial_path(copy, target, 5) != partial_path(source, target, 5)
 
 
 def test_links_pipes_and_devices_are_not_renamed(source, tmp_path):
@@ -136,16 +125,16 @@ def test_links_pipes_and_devices_are_not_renamed(source, tmp_path):
 
 
 def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path):
-    for source_name, target_name, named in (
-        (tmp_path / "missing", None, "missing"),
-        (tmp_path, None, str(tmp_path)),
-        (source, tmp_path, str(tmp_path)),
-        (source, tmp_path / "nowhere" / "out", "nowhere"),
+    nowhere = tmp_path / "nowhere"
+    for given, named in (
+        ((nowhere, None), "nowhere"),
+        ((tmp_path, None), str(tmp_path)),
+        ((source, tmp_path), str(tmp_path)),
+        ((source, nowhere / "out"), "nowhere"),
+        ((source, tmp_path / "." / "in"), "in for both"),
     ):
-        with pytest.raises(FileError, match=named):
-            check_files(source_name, target_name)
-    with pytest.raises(UserError, match="in for both"):
-        check_files(source, tmp_path / "." / "in")
+        with pytest.raises(UserError, match=named):
+            check_files(*given)
     check_files(None, None)
     check_files(source, tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["in"]
@@ -164,22 +153,21 @@ NO_TEXT = {
 
 @pytest.mark.parametrize("kind", NO_TEXT)
 def test_a_file_that_is_no_text_is_refused_and_nothing_is_written(tmp_path, kind):
-    path = tmp_path / "a.odt"
     for name, data in (("a.odt", NO_TEXT[kind]), ("a.gz", gzip.compress(NO_TEXT[kind]))):
-        path = tmp_path / name
-        path.write_bytes(data)
-        with pytest.raises(UserError, match=f"{name} is no text: it is .*{kind}"):
-            translate_file(twice, path, tmp_path / "out", [], 2)
-        with pytest.raises(UserError, match="is no text"):
-            list(chunks_in(path))
-        path.unlink()
+        (tmp_path / name).write_bytes(data)
+        for read in (
+            lambda path: translate_file(twice, path, tmp_path / "out", [], 2),
+            lambda path: [*chunks_in(path)],
+        ):
+            with pytest.raises(UserError, match=f"{name} is no text: it is .*{kind}"):
+                read(tmp_path / name)
     with pytest.raises(UserError, match="standard input is no text"):
         list(checked([NO_TEXT[kind].split(b"\n")], "standard input"))
-    assert list(tmp_path.iterdir()) == []
-    assert list(checked([[b"a"], [b"\0"]], "standard input")) == [[b"a"], [b"\0"]]
+    assert sorted(os.listdir(tmp_path)) == ["a.gz", "a.odt"]
 
 
 def test_a_byte_0_in_a_text_is_no_picture_and_many_are_named_with_their_line(tmp_path):
+    assert list(checked([[b"a"], [b"\0"]], "standard input")) == [[b"a"], [b"\0"]]
     path = tmp_path / "in"
     path.write_bytes(b"one\0\n" + b"two three\n" * 9)
     assert sum(map(len, chunks_in(path))) == 10

@@ -18,6 +18,7 @@ from keras_transformer import runs
 from keras_transformer.cli import align, analyze, clean, export, train, translate
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tags import check_direction
+from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
@@ -57,27 +58,20 @@ def test_other_settings_in_the_directory_of_a_run_are_one_line(learned, mistake_
     assert "label_smoothing was" in mistake_in_training(learned.path.parent / "corpus", learned.path, **settings)
 
 
-def test_a_run_that_is_not_there_is_not_exported_and_no_export_is_overwritten(learned, tmp_path, mistake):
-    flags = ("--model_dir", tmp_path / "nowhere", "--export_dir", tmp_path / "exports")
+def test_a_run_that_is_not_there_is_not_exported(tmp_path, mistake):
+    flags = ("--model_dir", tmp_path / "nowhere", "--export_dir", tmp_path)
     assert "no run in" in mistake(export, *flags)
     assert "unrecognized arguments: --no_such_flag 1" in mistake(export, *flags, "--no_such_flag", 1)
     assert not [*tmp_path.iterdir()]
-    (tmp_path / "1").mkdir()
-    flags = ("--model_dir", learned.path, "--export_dir", tmp_path, "--version", 1)
-    assert f"{tmp_path / '1'} exists" in mistake(export, *flags)
-    assert [*tmp_path.rglob("*")] == [tmp_path / "1"]
 
 
-def test_a_model_that_is_not_there_or_that_searches_less_is_one_line(tmp_path, monkeypatch, mistake):
-    assert "no run and no export in" in mistake(translate, "--model_dir", tmp_path / "nowhere")
-    assert "no run and no export in" in mistake(translate, "--saved_model", tmp_path / "nowhere")
+def test_a_model_that_is_not_there_is_one_line(tmp_path, mistake):
+    for flag in ("--model_dir", "--saved_model"):
+        assert "no run and no export in" in mistake(translate, flag, tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
-    monkeypatch.setattr(runs, "load", lambda *arguments, **settings: SimpleNamespace(width=4))
-    most = "must be at most the model's beam size, 4"
-    assert f"--n_best {most}" in mistake(translate, "--saved_model", tmp_path, "--n_best", 5)
 
 
-def test_a_reverse_model_that_cannot_rank_is_one_line_and_writes_nothing(tmp_path, monkeypatch, mistake):
+def test_a_model_that_cannot_rank_or_that_searches_less_is_one_line_and_writes_nothing(tmp_path, monkeypatch, mistake):
     def load(path, *arguments, **settings):
         languages, width = {"en-de": (("en", "de"), 4), "de-en": (("de", "en"), 4), "greedy": (("en", "de"), 1)}[path]
         between = functools.partial(check_direction, languages)
@@ -89,6 +83,8 @@ def test_a_reverse_model_that_cannot_rank_is_one_line_and_writes_nothing(tmp_pat
     line = mistake(translate, *asked, "en-de", "--reverse", "en-de")
     assert "--reverse must translate from de to en" in line and "its `source_lang` is en" not in line
     assert "--reverse ranks the hypotheses of a beam" in mistake(translate, *asked, "greedy", "--reverse", "de-en")
+    most = "--n_best must be at most the model's beam size, 4"
+    assert most in mistake(translate, "--saved_model", "en-de", "--n_best", 5)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -97,29 +93,26 @@ QUICK = ["--language_odds", 0, "--max_ratio", 0, "--workers", 1]
 
 @pytest.fixture
 def raw(tmp_path):
-    """A directory with a dirty corpus."""
+    """A directory with a dirty corpus: one line has no translation."""
     directory = tiny.write_corpus(tmp_path / "raw")
-    with open(directory / "train.en", "a", encoding="utf-8") as file:
-        file.write("a line that is all alone\n")
-    with open(directory / "train.de", "a", encoding="utf-8") as file:
-        file.write("\n")
+    for language, line in {"en": "a line that is all alone\n", "de": "\n"}.items():
+        with open(directory / f"train.{language}", "a", encoding="utf-8") as file:
+            file.write(line)
     return directory
 
 
 def test_clean_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, run, capsys):
-    output = tmp_path / "deep" / "clean"
-    held_out = ["--without", raw / "test.en", raw / "test.de"]
-    run(clean, "--input", f"files:{raw}", "--output", output, *held_out, "--numbers", "false", *QUICK)
-    printed = capsys.readouterr()
+    output, test = tmp_path / "deep" / "clean", [raw / "test.en", raw / "test.de"]
+    run(clean, "--input", f"files:{raw}", "--output", output, "--without", *test, "--numbers", "false", *QUICK)
     about = json.loads((output / "clean.json").read_text("utf-8"))
     assert (about["source_lang"], about["target_lang"]) == ("de", "en")  # found in the directory
     assert about["settings"]["numbers"] is False and about["dropped"]["blank"] == 1
-    assert about["pairs"]["read"] == 212 and about["without"] == [str(raw / "test.en"), str(raw / "test.de")]
-    lines = printed.out.splitlines()
-    assert lines[-2].split() == ["kept", str(about["pairs"]["kept"]), "of", "212", "pairs"]
-    assert lines[-1] == f"report           {output / 'report.html'}"
+    assert about["pairs"]["read"] == 212 and about["without"] == [*map(str, test)]
+    *_, kept, report = capsys.readouterr().out.splitlines()
+    assert kept.split() == ["kept", str(about["pairs"]["kept"]), "of", "212", "pairs"]
+    assert report == f"report           {output / 'report.html'}"
     assert (output / "val.en").read_bytes() == (raw / "val.en").read_bytes()
-    held = set((raw / "test.en").read_text("utf-8").splitlines())
+    held = set(test[0].read_text("utf-8").splitlines())
     assert not held & set((output / "train.en").read_text("utf-8").splitlines())
 
 
@@ -133,18 +126,24 @@ def test_clean_holds_out_a_validation_set_where_there_is_none(raw, tmp_path, run
 
 
 def test_mistakes_in_cleaning_are_one_line_before_any_work(raw, tmp_path, mistake):
-    output = tmp_path / "clean"
-    asked = ["--input", f"files:{raw}", "--output", output]
-    assert "--workers must be at least 1" in mistake(clean, *asked, "--workers", 0)
-    assert "--workers needs --engine local" in mistake(clean, *asked, "--workers", 2, "--engine", "beam")
-    assert "cannot read nowhere" in mistake(clean, *asked, "--without", "nowhere")
-    assert "leave one out" in mistake(clean, *asked, "--without", raw / "val.en", "--near_held_out", 0)
-    assert "--max_ratio must be at least 1, or 0" in mistake(clean, *asked, "--max_ratio", 0.5)
-    assert "it exists already" in mistake(clean, "--input", f"files:{raw}", "--output", raw)
-    assert "unknown corpus 'raw'" in mistake(clean, "--input", "raw", "--output", output)
-    assert "no such directory" in mistake(clean, "--input", "files:nowhere", "--output", output)
-    assert "no pair of files:" in mistake(clean, *asked, *QUICK, "--max_characters", 1)
-    assert not output.exists() and not (tmp_path / "clean.unfinished").exists()
+    asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean"]
+    for flags, message in (
+        (["--workers", 0], "--workers must be at least 1"),
+        (["--workers", 2, "--engine", "beam"], "--workers needs --engine local"),
+        (["--runner", "DirectRunner"], "unrecognized arguments: --runner DirectRunner"),
+        (["--without", "nowhere"], "cannot read nowhere"),
+        (["--without", raw / "val.en", "--near_held_out", 0], "leave one out"),
+        (["--max_ratio", 0.5], "--max_ratio must be at least 1, or 0"),
+        (["--output", raw], "it exists already"),
+        (["--input", "raw"], "unknown corpus 'raw'"),
+        (["--input", "files:nowhere"], "no such directory"),
+        (["--input", "cldr:en-de", "--skip_bad_lines"], "--skip_bad_lines needs a corpus files:DIR"),
+        ([*QUICK, "--max_characters", 1], "no pair of files:"),
+    ):
+        assert message in mistake(clean, *asked, *flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+    words = ["--input", "files:raw", "--output", "clean", "--engine", "beam", "--runner", "DirectRunner"]
+    assert clean.parse_arguments(clean.make_parser(), words)[1] == words[-2:]
 
 
 def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_path, run, capsys, mistake):
@@ -153,20 +152,11 @@ def test_bad_lines_are_skipped_counted_and_written_if_the_user_wants_that(tmp_pa
     (tmp_path / "raw/train.tsv").write_text("".join([*pairs, "no tab\n"]), encoding="utf-8")
     asked = ["--input", f"files:{tmp_path / 'raw'}", "--source_lang", "en", "--target_lang", "de", *QUICK]
     assert "With --skip_bad_lines, bad lines are" in mistake(clean, *asked, "--output", tmp_path / "clean")
-    cldr = ["--input", "cldr:en-de", "--output", tmp_path / "clean", "--skip_bad_lines"]
-    assert "--skip_bad_lines needs a corpus files:DIR" in mistake(clean, *cldr)
     run(clean, *asked, "--output", tmp_path / "clean", "--skip_bad_lines")
     assert "bad lines are skipped: 1 of train.tsv. The first one is line 41 " in capsys.readouterr().out
     assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8"))["bad_lines"] == 1
     (bad,) = map(json.loads, (tmp_path / "clean/bad_lines.jsonl").read_text("utf-8").splitlines())
     assert (bad["file"], bad["line"], bad["text"]) == ("train.tsv", 41, "no tab")
-
-
-def test_a_flag_that_nobody_knows_is_refused_and_beam_has_more(mistake, tmp_path):
-    flags = ["--input", "files:raw", "--output", str(tmp_path / "clean"), "--runner", "DirectRunner"]
-    assert "unrecognized arguments: --runner DirectRunner" in mistake(clean, *flags)
-    _, rest = clean.parse_arguments(clean.make_parser(), [*flags, "--engine", "beam"])
-    assert rest == ["--runner", "DirectRunner"]
 
 
 @pytest.mark.slow
@@ -229,9 +219,15 @@ def test_a_run_has_a_report_of_its_heads_with_the_bleu_lost_without_each(learned
     assert all(head["lost"] >= 0 for head in data["heads"])
 
 
+@functools.cache
+def translator_of(path):
+    return load_translator(RunDirectory(path), beam_size=1)
+
+
 @pytest.fixture
-def refused(mistake, learned, sides, tmp_path):
+def refused(mistake, learned, sides, tmp_path, monkeypatch):
     """The line of a mistake, which is found before there is an output."""
+    monkeypatch.setattr(runs.Run, "translator", lambda run, *checkpoint, **settings: translator_of(run.path))
 
     def refuse(*flags):
         line = mistake(analyze, "--model_dir", learned.path, *sides, "--output", tmp_path / "report", *flags)
@@ -241,9 +237,11 @@ def refused(mistake, learned, sides, tmp_path):
     return refuse
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_a_mistake_in_analysis_is_one_line_before_the_long_work(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("eins\n", encoding="utf-8")
+    (tmp_path / "other").write_text(PARSE.replace("zero", "three") * 2, encoding="utf-8")
+    for flags, message in (
         (["--model_dir", "nowhere"], "no run in nowhere"),
         (["--source", "nowhere"], "cannot read nowhere: No such file"),
         (["--reference", "short"], "not line-aligned: "),
@@ -256,13 +254,8 @@ def refused(mistake, learned, sides, tmp_path):
         (["--prune", 1.5, "--pruned_dir", "new"], "--prune must be between 0 and 1. Received: 1.5"),
         (["--prune", 0.5, "--pruned_dir", "short"], "cannot write short: it exists already"),
         (["--batch_size", 0], "--batch_size must be between"),
-    ],
-)
-def test_a_mistake_in_analysis_is_one_line_before_the_long_work(refused, tmp_path, monkeypatch, flags, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "short").write_text("eins\n", encoding="utf-8")
-    (tmp_path / "other").write_text(PARSE.replace("zero", "three") * 2, encoding="utf-8")
-    assert message in refused(*flags)
+    ):
+        assert message in refused(*flags)
 
 
 def test_bleu_divides_words_as_the_run_does(tmp_path):
@@ -271,24 +264,21 @@ def test_bleu_divides_words_as_the_run_does(tmp_path):
     assert "tok:none" in analyze.describe_score(arguments, ["eins zwei ."])
 
 
-def test_a_model_without_heads_is_refused(refused, tmp_path):
-    run = RunDirectory(tmp_path / "recurrent")
-    run.path.mkdir()
-    tiny.config("nowhere", run.path).save(run.config)
-    (run.path / "tokenizer.model").write_bytes(tiny.tokenizer_model())
-    RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6).save(run.model)
-    assert refused("--model_dir", run.path).endswith(
-        "only a Transformer has heads. Received: a model of type RecurrentNetwork"
-    )
+def test_a_model_without_heads_is_refused(refused, monkeypatch):
+    translator = SimpleNamespace(model=RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6))
+    loaded = SimpleNamespace(between=lambda **languages: translator)
+    monkeypatch.setattr(runs.Run, "translator", lambda *checkpoint, **settings: loaded)
+    assert "only a Transformer has heads. Received: a model of type RecurrentNetwork" in refused()
 
 
-def test_align_writes_a_line_of_links_for_each_pair(learned, tmp_path, run, mistake, capsys):
+def test_align_writes_a_line_of_links_for_each_pair(learned, tmp_path, run, mistake, capsys, monkeypatch):
     tiny.write_pairs(tmp_path, "test", tiny.learned_pairs()[:5])
     sides = ["--source", tmp_path / "test.en", "--target", tmp_path / "test.de"]
+    assert "no run and no export in" in mistake(align, "--model_dir", "nowhere", *sides)
+    monkeypatch.setattr(align, "load_between", lambda languages, path, *given, **settings: translator_of(path))
     run(align, "--model_dir", learned.path, *sides)
     printed = capsys.readouterr().out
-    assert len(printed.splitlines()) == 5
-    for line, (source, target) in zip(printed.splitlines(), tiny.learned_pairs(), strict=False):
+    for line, (source, target) in zip(printed.splitlines(), tiny.learned_pairs()[:5], strict=True):
         links = [tuple(map(int, re.fullmatch(r"(\d+)-(\d+)", link).groups())) for link in line.split()]
         assert [word for _, word in links] == list(range(len(target.split())))
         assert all(word < len(source.split()) for word, _ in links)
@@ -296,4 +286,3 @@ def test_align_writes_a_line_of_links_for_each_pair(learned, tmp_path, run, mist
     assert (tmp_path / "links").read_text(encoding="utf-8") == printed
     (tmp_path / "test.de").write_text("eins\n", encoding="utf-8")
     assert "not line-aligned" in mistake(align, "--model_dir", learned.path, *sides)
-    assert "no run and no export in" in mistake(align, "--model_dir", "nowhere", *sides[:2], "--target", sides[1])

@@ -18,6 +18,7 @@ from keras_transformer.tools.sweep import processes
 from keras_transformer.tools.sweep.grid import plan, read_grid
 from tests import tiny
 from tests.tools.sweep.made import write_finished
+from tests.training.curves import hparams_tab, read_events
 
 # Takes the place of train.py: copies a run directory that a test has made, fails, or works until it is told to stop.
 TRAINER = """
@@ -42,6 +43,7 @@ print("trained")
 GRID = ["--grid", "positions", "rotary", "none", "--grid", "dropout_rate", "0.2", "0.3"]
 NAMES = [f"positions={positions},dropout_rate={rate},seed=1" for positions in ("rotary", "none") for rate in (0.2, 0.3)]
 BLEUS = [11.5, 31.25, 29.0, 30.0]
+BEST = "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2"
 
 
 @pytest.fixture
@@ -83,14 +85,11 @@ def swept(tmp_path, first, made, monkeypatch, run, capsys):
     return run_here
 
 
-def test_every_combination_is_trained_and_the_best_one_is_named_with_its_flags(swept, tmp_path):
+def test_every_combination_is_trained_once_and_the_best_one_is_named_with_its_flags(swept, tmp_path):
     status, lines, trained = swept()
     assert (status, trained) == (0, NAMES)
-    assert lines[:5] == [
-        f"sweep       4 runs in {tmp_path}/out",
-        *(f"[{n}/4] {NAMES[n - 1]}: new" for n in range(1, 5)),
-    ]
-    assert "[2/4] trained" in lines
+    plan = [f"sweep       4 runs in {tmp_path}/out", *(f"[{n}/4] {name}: new" for n, name in enumerate(NAMES, 1))]
+    assert lines[:5] == plan and "[2/4] trained" in lines
     assert f"[2/4] finished    {NAMES[1]}: validation BLEU 31.2, after epoch 2" in lines
     assert lines[-11:] == [
         "",
@@ -100,7 +99,7 @@ def test_every_combination_is_trained_and_the_best_one_is_named_with_its_flags(s
         "     none           0.2     1  29.0  2.000        4.00      2   1,234,567      2.8",
         "   rotary           0.2     1  11.5  2.000        4.00      2   1,234,567      2.8",
         "",
-        "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2",
+        BEST,
         "flags       --positions=rotary --dropout_rate=0.3",
         f"results     {tmp_path}/out/results.tsv",
         f"watch       tensorboard --logdir {tmp_path}/out",
@@ -108,20 +107,16 @@ def test_every_combination_is_trained_and_the_best_one_is_named_with_its_flags(s
     assert "99.9" not in "".join(lines)  # the score on the test set
     rows = (tmp_path / "out" / "results.tsv").read_text().splitlines()
     assert [row.rpartition("\t")[2] for row in rows] == ["run", *(NAMES[n] for n in (1, 3, 2, 0))]
-
-
-def test_a_finished_run_is_not_trained_again_unless_it_is_to_go_on(swept, tmp_path):
-    swept()
+    # A second start trains only what is not finished.
     status, lines, trained = swept()
-    assert (status, trained) == (0, []) and f"[4/4] {NAMES[3]}: finished" in lines
-    assert "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2" in lines
+    assert (status, trained) == (0, []) and f"[4/4] {NAMES[3]}: finished" in lines and BEST in lines
     (tmp_path / "out" / NAMES[2] / "results.yaml").unlink()
     assert swept()[2] == [NAMES[2]]
     status, lines, trained = swept("--epochs", 90)
     assert trained == NAMES and f"[1/4] {NAMES[0]}: goes on with other settings" in lines
 
 
-def test_a_run_that_fails_ends_no_other_and_is_tried_again(swept, made, tmp_path):
+def test_a_run_that_fails_ends_no_other_and_is_tried_again(swept, made):
     (made / NAMES[1] / "fails").touch()
     status, lines, trained = swept("--processes", 2)
     assert status == 1 and sorted(trained) == sorted(NAMES)
@@ -129,8 +124,7 @@ def test_a_run_that_fails_ends_no_other_and_is_tried_again(swept, made, tmp_path
     assert "best        positions=none, dropout_rate=0.3: validation BLEU 30.0" in lines
     (made / NAMES[1] / "fails").unlink()
     status, lines, trained = swept()
-    assert (status, trained) == (0, [NAMES[1]])
-    assert "best        positions=rotary, dropout_rate=0.3: validation BLEU 31.2" in lines
+    assert (status, trained) == (0, [NAMES[1]]) and BEST in lines
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -161,73 +155,56 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(swept, tmp_path):
     assert lines[9].endswith(f"--seed=3 --model_dir={tmp_path}/out/{NAMES[0][:-1]}3 --dry_run")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--d_fff", "3"], "unrecognized arguments: --d_fff 3; did you mean --d_ff?"),
+def test_a_mistake_is_one_line_and_writes_nothing(first, mistake, tmp_path):
+    for flags, message in (
         (["--seeds", "one"], "--seeds must be a whole number. Received: one"),
         (["--processes", "0"], "--processes must be at least 1. Received: processes=0"),
-        (["--model_dir", "x"], "the runs of a sweep get their model_dir from --output: leave out --model_dir"),
         (["--dataset", "files:nowhere"], "no such directory: nowhere"),
         (["--dataset", "cldr:en-de", "--skip_bad_lines", "--dataset", "files:none@en-de"], "no such directory: none"),
         (["--grid", "strategy", "auto", "multi_worker"], "a sweep trains on one machine. Received: strategy=multi"),
-    ],
-    ids=str,
-)
-def test_a_mistake_is_one_line_and_writes_nothing(first, mistake, tmp_path, flags, message):
-    assert message in mistake(sweep, *first, *flags)
-    assert not (tmp_path / "out").exists()
+    ):
+        assert message in mistake(sweep, *first, *flags)
+        assert not (tmp_path / "out").exists()
 
 
-def test_files_of_settings_with_different_measures_and_runs_of_other_settings_are_refused(
+def test_files_with_different_measures_and_a_directory_of_other_runs_or_of_another_sweep_are_refused(
     swept, first, mistake, tmp_path
 ):
     files = [tmp_path / f"{measure}.yaml" for measure in ("bleu", "loss")]
     for file in files:
         file.write_text(f"best_by: {file.stem}\n")
     assert "give --best_by once" in mistake(sweep, *first, "--grid", "config", *files)
-    swept()
-    (tmp_path / "record").write_text("")
+    (tmp_path / "out" / NAMES[0]).mkdir(parents=True)
+    config = parse_config([*first[2:], "--positions=rotary", "--dropout_rate=0.2", "--seed=1"], "")
+    config.save(tmp_path / "out" / NAMES[0] / "config.yaml")
     line = mistake(sweep, *first, *GRID, "--d_ff", 19)
-    found = (
-        f"{tmp_path}/out/{NAMES[0]} holds a run with other settings: d_ff was 256 and is 19. Choose another --output"
-    )
-    assert line == f"error: {found}" and (tmp_path / "record").read_text() == ""
-
-
-def test_two_sweeps_do_not_share_a_directory(swept, first, mistake, tmp_path):
-    (tmp_path / "out").mkdir()
+    assert f"{tmp_path}/out/{NAMES[0]} holds a run with other settings: d_ff was 256 and is 19. Choose another" in line
     with filelock.FileLock(tmp_path / "out" / ".lock"):
         assert f"{tmp_path}/out is in use by another sweep: wait" in mistake(sweep, *first, *GRID)
-    (tmp_path / "file").touch()
-    first[1] = str(tmp_path / "file" / "out")
-    assert f"cannot write {tmp_path}/file/out: Not a directory" in mistake(sweep, *first, *GRID)
+    assert f"cannot write {files[0]}/out: Not a directory" in mistake(
+        sweep, *first, *GRID, "--output", files[0] / "out"
+    )
 
 
 @pytest.mark.slow
 def test_two_runs_of_train_py_side_by_side_are_compared_also_in_tensorboard(tmp_path):
-    from tests.training.curves import hparams_tab, read_events
-
-    corpus = tiny.write_corpus(tmp_path / "corpus", train=53)
+    corpus, output = tiny.write_corpus(tmp_path / "corpus", train=53), tmp_path / "out"
     sizes = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "d_model": 28, "max_length": 31, "batch_tokens": 97}
     flags = [f"--{name}={value}" for name, value in {**sizes, "dataset": f"files:{corpus}@en-de"}.items()]
     flags += ["--max_steps", "2", "--processes", "2", "--grid", "positions", "rotary", "none", "--seeds", "3"]
-    command = [sys.executable, "-m", "keras_transformer", "sweep", "--output", str(tmp_path / "out"), *flags]
+    command = [sys.executable, "-m", "keras_transformer", "sweep", "--output", str(output), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    names = ["positions=rotary,seed=3", "positions=none,seed=3"]
-    _, *rows = [line.split("\t") for line in (tmp_path / "out" / "results.tsv").read_text().splitlines()]
-    assert sorted(row[-1] for row in rows) == sorted(names)
+    assert f"watch       tensorboard --logdir {output}\n" in done.stdout
+    _, *rows = [line.split("\t") for line in (output / "results.tsv").read_text().splitlines()]
+    assert sorted(row[-1] for row in rows) == ["positions=none,seed=3", "positions=rotary,seed=3"]
+    shown = {settings["positions"]: (settings, measures) for settings, measures in hparams_tab(output)}
+    assert len(shown) == 2
     for positions, _, bleu, loss, _, epoch, parameters, *_, name in rows:
-        curves = read_events(tmp_path / "out" / name / "logs" / "validation")
+        curves = read_events(output / name / "logs" / "validation")
         assert ([(2, float(bleu))], "1") == (curves["bleu"], epoch) and name.startswith(f"positions={positions},")
-        assert float(loss) == pytest.approx(curves["loss"][0][1], rel=1e-6)
-        with np.load(tmp_path / "out" / name / "checkpoints" / "best.npz") as weights:
+        with np.load(output / name / "checkpoints" / "best.npz") as weights:
             assert int(parameters) == sum(weights[key].size for key in weights.files if key != "progress")
-    shown = {settings["positions"]: (settings, measures) for settings, measures in hparams_tab(tmp_path / "out")}
-    assert {row[0] for row in rows} == shown.keys() == {"rotary", "none"}
-    for positions, _, bleu, loss, *_ in rows:
         settings, measures = shown[positions]
         assert (settings["seed"], measures["bleu"]) == (3, float(bleu))
-        assert measures["loss"] == pytest.approx(float(loss), rel=1e-6)
-    assert f"watch       tensorboard --logdir {tmp_path}/out\n" in done.stdout
+        assert [measures["loss"], curves["loss"][0][1]] == pytest.approx([float(loss)] * 2, rel=1e-6)

@@ -72,56 +72,47 @@ def write(name, *units):
 
 
 def test_a_pipe_needs_the_format(asked, run, monkeypatch):
-    out = io.BytesIO()
-    monkeypatch.setattr(
-        sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"<p>one <b>two</b></p>"), isatty=lambda: False)
-    )
+    source, out = io.BytesIO(b"<p>one <b>two</b></p>"), io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=source, isatty=lambda: False))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out, fileno=lambda: 1))
     run(translate, "--model_dir", "a", "--format", "html")
     assert out.getvalue() == b"<p>ONE <b>TWO</b></p>"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "translated"),
-    [
-        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>one\n", "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>ONE\n"),
+def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run):
+    times = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>"
+    for name, text, translated in (
+        ("a.vtt", f"{times}one\n", f"{times}ONE\n"),
         ("a.html.gz", "<p>one <b>two</b></p>", "<p>ONE <b>TWO</b></p>"),
         ("a.TXT.gz", "one\ntwo\n", "ONE\nTWO\n"),
-        ("a.en.gz", "one\ntwo\n", "ONE\nTWO\n"),
         ("a.md", "# one *two*\n", "# ONE *TWO*\n"),
         ("a.x", "one\ntwo", "ONE\nTWO\n"),
-    ],
-)
-def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run, name, text, translated):
-    Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    for target in {f"b{name[1:]}", f"b{name[1:].removesuffix('.gz')}"}:
-        run(translate, "--model_dir", "a", "--input", name, "--output", target)
-        found = Path(target).read_bytes()
-        assert (gzip.decompress(found) if target.endswith(".gz") else found) == translated.encode()
-        os.remove(target)
-    assert sorted(os.listdir()) == [name, "memory.tmx"]
+    ):
+        Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        for target in {f"b{name[1:]}", f"b{name[1:].removesuffix('.gz')}"}:
+            run(translate, "--model_dir", "a", "--input", name, "--output", target)
+            found = Path(target).read_bytes()
+            assert (gzip.decompress(found) if target.endswith(".gz") else found) == translated.encode()
+            os.remove(target)
+        os.remove(name)
+    assert os.listdir() == ["memory.tmx"]
 
 
-STRUCTURED = {
-    "a.rst": "one\n",
-    "a.csv.gz": "one\n",
-    "b.TEX": "one\n",
-    "a": '<?xml version="1.0"?>\n<a>one</a>\n',
-    "a.en": "<resources>\n  <string>one</string>\n",
-    "a.de.gz": '{\n  "one": "two"\n}\n',
-    "b": '[\n {"one": 2}]\n',
-    "c.txt": '["one", "two"]\n',
-}
-
-
-@pytest.mark.parametrize("name", STRUCTURED)
-def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, capsys, name):
-    text = STRUCTURED[name].encode()
-    Path(name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    with pytest.raises(SystemExit):
-        run(translate, "--model_dir", "a", "--input", name, "--output", "out")
-    assert f"error: {name} has keys or tags" in capsys.readouterr().err and not Path("out").exists()
-    run(translate, "--model_dir", "a", "--input", name, "--output", "out", "--format", "lines")
+def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, mistake):
+    for name, text in {
+        "a.rst": "one\n",
+        "a.csv.gz": "one\n",
+        "a": '<?xml version="1.0"?>\n<a>one</a>\n',
+        "a.en": "<resources>\n  <string>one</string>\n",
+        "a.de.gz": '{\n  "one": "two"\n}\n',
+        "b": '[\n {"one": 2}]\n',
+        "c.txt": '["one", "two"]\n',
+    }.items():
+        Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        files = ("--model_dir", "a", "--input", name, "--output", "out")
+        assert f"{name} has keys or tags" in mistake(translate, *files) and not Path("out").exists()
+        run(translate, *files, "--format", "lines")
+        os.remove("out")
     for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "[[one]] two\n", '["one" two]\n', "{{x}}\n"):
         Path("a.en").write_text(lines)
         run(translate, "--model_dir", "a", "--input", "a.en", "--output", "out")
@@ -136,16 +127,13 @@ def test_a_pipe_is_read_once(asked, run):
     assert Path("out").read_text() == "ONE\nTWO\n"
 
 
-def test_texts_that_stay_are_named_in_one_line(program, monkeypatch):
+def test_a_document_declares_its_language_and_texts_that_stay_are_named_in_one_line(program, monkeypatch):
+    files = {"text": '<html lang="en"><p>one</p></html>', "source": "a.html", "target": "b.html"}
+    assert program("--target_lang", "de", **files)[0] == ['<html lang="de"><p>ONE</p></html>']
     monkeypatch.setattr(runs, "load", lambda *arguments, **settings: WordByWord(lambda word: "{x}"))
     text = 'msgid "one"\nmsgstr ""\n\nmsgid "two"\nmsgstr ""\n\nmsgid "three"\nmsgstr "3"\n'
     said = 'warning: 2 texts of a.po stay untranslated, because a variable was lost or moved: "one", "two"'
     assert program(text=text, source="a.po", target="b.po") == (text.splitlines(), [said])
-
-
-def test_a_document_declares_the_language_that_is_given(program):
-    files = {"text": '<html lang="en"><p>one</p></html>', "source": "a.html", "target": "b.html"}
-    assert program("--target_lang", "de", **files)[0] == ['<html lang="de"><p>ONE</p></html>']
 
 
 def test_beam_translates_no_document_as_lines():
@@ -156,12 +144,14 @@ def test_beam_translates_no_document_as_lines():
 
 
 def test_equal_lines_and_sentences_take_their_translation_from_the_memory_and_are_counted(program, monkeypatch):
-    plain = '{"text": "One two", "translation": "ONE TWO", "score": -1.5}'
-    assert program("--json", text="One two\n") == ([plain], [])
     lines, told = program(*TMX)
     assert lines == ["eins zwei", "THREE", "", "ONE TWA"]
     assert told == ["memory: 1 of 3 texts took a translation from it"]
     assert program(*TMX, text="One two")[1] == ["memory: 1 of 1 text took a translation from it"]
+    page = "<p>One two</p><p>one <b>house</b></p><p>x</p>"
+    (translated,), told = program(*TMX, text=page, source="page.html", target="seite.html")
+    assert translated == "<p>eins zwei</p><p>ein <b>Haus</b></p><p>X</p>"
+    assert told == ["memory: 2 of 3 texts took a translation from it"]
     monkeypatch.setattr(Upper, "fragments", lambda self, texts: [text.partition(". ") for text in texts], raising=False)
     lines, told = program(*TMX, text="One two\none house. x\none house. One two\n")
     assert lines == ["eins zwei", "ein Haus. X", "ein Haus. eins zwei"]
@@ -169,30 +159,25 @@ def test_equal_lines_and_sentences_take_their_translation_from_the_memory_and_ar
 
 
 def test_json_shows_equal_and_similar_entries(program):
-    lines, told = program(*TMX, "--tmx_threshold", "70", "--json")
-    equal, other, blank, similar = map(json.loads, lines)
-    of_equal = [{"source": "One two", "translation": "eins zwei", "match": 100}]
-    assert equal == {"text": "One two", "translation": "eins zwei", "score": 0, "memory": of_equal}
-    assert other == {"text": "three", "translation": "THREE", "score": -1.5, "memory": []}
-    assert blank["memory"] == []
-    assert similar["translation"] == "ONE TWA" and similar["memory"] == [of_equal[0] | {"match": 85}]
-    assert told[0].endswith("took a translation from it; 1 of the others has similar entries (70 % or more)")
+    of_equal = {"source": "One two", "translation": "eins zwei", "match": 100}
+    lines, (told,) = program(*TMX, "--tmx_threshold", "70", "--json")
+    assert [*map(json.loads, lines)] == [
+        {"text": "One two", "translation": "eins zwei", "score": 0, "memory": [of_equal]},
+        {"text": "three", "translation": "THREE", "score": -1.5, "memory": []},
+        {"text": "", "translation": "", "score": 0, "memory": []},
+        {"text": "One twa", "translation": "ONE TWA", "score": -1.5, "memory": [of_equal | {"match": 85}]},
+    ]
+    assert told.endswith("took a translation from it; 1 of the others has similar entries (70 % or more)")
+    plain = '{"text": "One two", "translation": "ONE TWO", "score": -1.5}'
+    assert program("--json", text="One two\n") == ([plain], [])
 
 
 def test_an_equal_entry_is_the_first_of_the_best_and_the_last_of_several_files_counts(program):
-    lines, _ = program(*TMX, "--n_best", "2", text="One two\nx\n")
-    assert lines == ["eins zwei", "ONE TWO 0", "X 0", "X 1"]
+    assert program(*TMX, "--n_best", "2", text="One two\nx\n")[0] == ["eins zwei", "ONE TWO 0", "X 0", "X 1"]
     ((line,), _) = program(*TMX, "--n_best", "2", "--json", text="One two\n")
     assert [row["translation"] for row in json.loads(line)["alternatives"]] == ["eins zwei", "ONE TWO 0"]
     write("new.tmx", UNIT.format("One two", "1 2"))
     assert program(*TMX, "--tmx", "new.tmx", text="One two\none house\n")[0] == ["1 2", "ein Haus"]
-
-
-def test_every_text_of_a_document_is_looked_up(program):
-    page = "<p>One two</p><p>one <b>house</b></p><p>x</p>"
-    (translated,), told = program(*TMX, text=page, source="page.html", target="seite.html")
-    assert translated == "<p>eins zwei</p><p>ein <b>Haus</b></p><p>X</p>"
-    assert told == ["memory: 2 of 3 texts took a translation from it"]
 
 
 def test_a_translation_with_another_memory_language_or_model_begins_anew(asked):
@@ -216,13 +201,16 @@ OTHER_LANGUAGE = "the model has one direction, and its --target_lang is de. Rece
 OUT, HTML = ("--input", "page.txt", "--output", "out"), ("--format", "html")
 
 
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
+def test_a_mistake_is_one_line_and_writes_nothing(asked, mistake):
+    texts = {"a.html": "<p>one</p>", "a.xliff": "<xliff>\n<a></xliff>", "page.txt": "text", "a.odt": "PK\3\4\n\0"}
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    write("empty.tmx")
+    before = sorted(os.listdir())
+    for flags, named in (
         (("--input", "a.html"), "name the file for the translation of a.html: --output. Received: no --output"),
         (("--input", "a.html", "--output", "b.md"), "the translation is html, as the source is. Received: --output b"),
         (("--input", "a.odt", "--output", "b.odt"), "a.odt is no text: it is a zip archive."),
-        (("--input", "a.pptx.gz", "--output", "b.odt"), "a.pptx.gz is no text: it is a zip archive."),
         ((*HTML, "--n_best", "2"), "--n_best needs lines, not a document: leave it out, or give --format"),
         ((*HTML, "--prefix", "x"), "--prefix needs lines"),
         (("--input", "a.xliff", "--output", "b.xliff"), "a.xliff is not well-formed XML: line 2, column "),
@@ -239,18 +227,11 @@ OUT, HTML = ("--input", "page.txt", "--output", "out"), ("--format", "html")
         ((*OUT, *TMX, "--score"), "--tmx does not go with --score"),
         ((*OUT, *TMX, "--prefix", "ein"), "--tmx does not go with --prefix"),
         (("--engine", "beam", *OUT, *TMX), "--tmx does not go with --engine beam"),
-    ],
-)
-def test_a_mistake_is_one_line_and_writes_nothing(asked, mistake, tmp_path, flags, named):
-    texts = {"a.html": "<p>one</p>", "a.xliff": "<xliff>\n<a></xliff>", "page.txt": "text", "a.odt": "PK\3\4\n\0"}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "a.pptx.gz").write_bytes(gzip.compress(texts["a.odt"].encode()))
-    write("empty.tmx")
-    before = sorted(os.listdir())
-    model = "--saved_model" if flags[:2] == ("--engine", "beam") else "--model_dir"
-    assert named in mistake(translate, model, "a", *flags)
-    assert sorted(os.listdir()) == before and (not asked or "_lang" in flags[-2] or "a.xliff" in flags)
+    ):
+        model = "--saved_model" if flags[:2] == ("--engine", "beam") else "--model_dir"
+        assert named in mistake(translate, model, "a", *flags)
+        assert sorted(os.listdir()) == before and (not asked or "_lang" in flags[-2] or "a.xliff" in flags)
+        asked.clear()
 
 
 def test_similar_entries_without_their_package_are_one_line(asked, mistake, monkeypatch):
@@ -259,22 +240,17 @@ def test_similar_entries_without_their_package_are_one_line(asked, mistake, monk
     assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line
 
 
-@pytest.mark.parametrize(
-    ("languages", "flags", "named"),
-    [
+def test_languages_and_damage_are_told_in_one_line_and_nothing_is_written(asked, mistake, monkeypatch):
+    monkeypatch.setattr(Upper, "between", lambda self, source_lang=None, target_lang=None: self)
+    write("torn.tmx", *UNITS * 3000, "<tu>")
+    Path("in").write_text("One two\n")
+    for languages, flags, named in (
         (("fr", "de"), (), "memory.tmx has no text in fr with a translation into de. Its languages are de, en-US"),
         (("en", None), (), "--tmx needs a language that the model does not tell: give --target_lang"),
         ((None, None), ("--target_lang", "de"), "--tmx needs a language that .* --source_lang"),
         ((None, None), ("--target_lang", "it", "--source_lang", "en"), "no text in en with a translation into it"),
         (("en", "de"), ("--tmx", "torn.tmx"), "torn.tmx is not well-formed XML: line 2, column"),
-    ],
-)
-def test_languages_and_damage_are_told_in_one_line_and_nothing_is_written(
-    asked, mistake, monkeypatch, languages, flags, named
-):
-    monkeypatch.setattr(Upper, "languages", languages)
-    monkeypatch.setattr(Upper, "between", lambda self, source_lang=None, target_lang=None: self)
-    write("torn.tmx", *UNITS * 3000, "<tu>")
-    Path("in").write_text("One two\n")
-    line = mistake(translate, "--model_dir", "a", *TMX, "--input", "in", "--output", "out", *flags)
-    assert re.search(named, line) and not Path("out").exists()
+    ):
+        monkeypatch.setattr(Upper, "languages", languages)
+        line = mistake(translate, "--model_dir", "a", *TMX, "--input", "in", "--output", "out", *flags)
+        assert re.search(named, line) and not Path("out").exists()

@@ -48,15 +48,19 @@ def backend(base_paths, labels=None, batching=None):
 
 
 @contextlib.contextmanager
-def serve(predictor, models, port=0, **options):
-    """The port of a REST server that is stopped at the end."""
-    app = LibreTranslate(in_process_clients(predictor, models)).app(())
-    app = make_app(RestApi(predictor, models, **options), app, models, predictor.metrics.page)
+def running(app, port=0):
+    """The port of an HTTP server of an app, which is stopped at the end."""
     server = HttpServer(app, HOST, port, DEADLINE_SECONDS)
     try:
         yield server.port
     finally:
         server.stop()
+
+
+def serve(predictor, models, port=0, **options):
+    """The port of a REST server that is stopped at the end."""
+    app = LibreTranslate(in_process_clients(predictor, models)).app(())
+    return running(make_app(RestApi(predictor, models, **options), app, models, predictor.metrics.page), port)
 
 
 @contextlib.contextmanager
@@ -114,17 +118,8 @@ def read_all(connection):
 def process_of(*flags):
     """A server with these flags in a process of its own, once its port is open: .port, .grpc, .process and .lines."""
     port, grpc_port = free_port(), free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "serving.server",
-        "--rest_api_port",
-        port,
-        "--port",
-        grpc_port,
-        "--enable_batching",
-    ]
-    command = [*map(str, [*command, "--rest_api_timeout_in_ms=20000", *flags])]
+    command = [sys.executable, "-m", "serving.server", f"--rest_api_port={port}", f"--port={grpc_port}"]
+    command += ["--enable_batching", "--rest_api_timeout_in_ms=20000", *map(str, flags)]
     lines, how = [], {"cwd": Path(__file__).parents[2], "env": os.environ | {"COLUMNS": "80"}}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how) as process:
         reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)

@@ -54,11 +54,6 @@ def same(**dtypes):
     return make
 
 
-def constant(value):
-    """A signature without inputs."""
-    return lambda: ({}, {"y": tf.identity(tf.constant(value))})
-
-
 def cast(name):
     """A signature of a float input whose output is of the dtype of that name."""
 

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import re
 import threading
 
 import grpc
@@ -30,12 +29,6 @@ MODEL = "/v1/models/toy"
 PREDICT = f"{MODEL}:predict"
 
 
-@pytest.fixture(scope="module")
-def port(toys):
-    with serve(toys.predictor, toys.models) as port:
-        yield port
-
-
 def error_of(port, body):
     status, _, reply = ask(port, "POST", PREDICT, body)
     assert list(reply) == ["error"]
@@ -52,57 +45,54 @@ def test_what_takes_too_long_to_arrive_or_to_answer_is_504(toys):
         assert ask(port, "POST", PREDICT, {"instances": ["a"]})[0] == 200
 
 
-def test_pages_of_other_sites_may_ask_if_told_so(toys, port):
+def test_pages_of_other_sites_may_ask_if_told_so(toys):
     names = [f"Access-Control-Allow-{name}" for name in ("Origin", "Methods", "Headers")]
     with serve(toys.predictor, toys.models, has_cors=True) as open_port:
         for method, path, body in (("OPTIONS", PREDICT, None), ("POST", PREDICT, b"{}"), ("GET", MODEL, None)):
             _, headers, _ = ask(open_port, method, path, body, {"Origin": "http://a"})
             assert [headers[name] for name in names] == ["*", "POST, GET", "Content-Type"]
-    assert ask(port, "GET", MODEL)[1][names[0]] is None
+    assert ask(toys.port, "GET", MODEL)[1][names[0]] is None
 
 
-def test_the_page_its_models_and_the_metrics_are_there(port):
-    status, headers, content = ask(port, "GET", "/")
-    assert status == 200 and b"<title>" in content and headers["Content-Type"].startswith("text/html")
-    assert ask(port, "GET", "/page.css")[0] == 200
-    assert ask(port, "GET", "/page/models")[2] == {"models": ["toy"]}
-    assert ask(port, "GET", "/nope")[::2] == (404, {"error": "Not Found"})
-    status, headers, content = ask(port, "GET", METRICS)
-    assert status == 200 and headers["Content-Type"].startswith("text/plain")
-    assert re.search(rb"^# TYPE :tensorflow:serving:request_count counter$", content, re.MULTILINE)
-
-
-STATUSES = {"OK": 200, "CANCELLED": 499, "UNKNOWN": 500, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504}
-STATUSES |= {"NOT_FOUND": 404, "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429}
-STATUSES |= {"FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "INTERNAL": 500}
-STATUSES |= {"UNAVAILABLE": 503, "DATA_LOSS": 500, "UNAUTHENTICATED": 401}  # those of TensorFlow Serving
+def test_the_page_its_models_and_the_metrics_are_there(toys):
+    for path, kind, words in (
+        ("/", "text/html", b"<title>"),
+        ("/page.css", "text/css", b""),
+        (METRICS, "text/plain", b"# TYPE :tensorflow:serving:request_count counter\n"),
+    ):
+        status, headers, content = ask(toys.port, "GET", path)
+        assert status == 200 and headers["Content-Type"].startswith(kind) and words in content
+    assert ask(toys.port, "GET", "/page/models")[2] == {"models": ["toy"]}
+    assert ask(toys.port, "GET", "/nope")[::2] == (404, {"error": "Not Found"})
+    metrics = Metrics()
+    metrics.request_ended('a"\n\\', "OK", 0.5, "predict", "REST")  # a name cannot break the page
+    assert r':tensorflow:serving:request_count{model_name="a\"\n\\",status="OK"} 1' in metrics.page().splitlines()
 
 
 def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells_no_text(toys, caplog):
-    assert {code.name: ServingError(code, "").http_status for code in grpc.StatusCode} == STATUSES
+    statuses = {"OK": 200, "CANCELLED": 499, "UNKNOWN": 500, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504}
+    statuses |= {"NOT_FOUND": 404, "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429}
+    statuses |= {"FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "INTERNAL": 500}
+    statuses |= {"UNAVAILABLE": 503, "DATA_LOSS": 500, "UNAUTHENTICATED": 401}  # those of TensorFlow Serving
+    assert {code.name: ServingError(code, "").http_status for code in grpc.StatusCode} == statuses
     errors = [ServingError(code, f"It is {code.name}.") for code in grpc.StatusCode if code.name != "OK"]
-    rest, raised = iter([*errors, KeyError("my secret")]), []
+    rest = iter([*errors, KeyError("my secret")])
 
     def fail(*asked):
-        raised.append(next(rest))
-        raise raised[-1]
+        raise next(rest)
 
     with serve(fake.Predictor(fail), toys.models) as port:
         for error in errors:
-            assert error_of(port, {"instances": ["a"]}) == (STATUSES[error.code.name], error.message)
+            assert error_of(port, {"instances": ["a"]}) == (statuses[error.code.name], error.message)
         assert error_of(port, {"instances": ["my secret"]}) == (500, "Internal error.")
     assert "KeyError in " in caplog.text and "secret" not in caplog.text
-
-
-def test_names_cannot_break_the_page_of_metrics():
-    metrics = Metrics()
-    metrics.request_ended('a"\n\\', "OK", 0.5, "predict", "REST")
-    assert r':tensorflow:serving:request_count{model_name="a\"\n\\",status="OK"} 1' in metrics.page().splitlines()
 
 
 def test_a_port_that_is_taken_and_heads_that_are_wrong_are_told(toys):
     with pytest.raises(OSError, match=f"cannot listen on {HOST}:{toys.port}: Address already in use"):
         HttpServer(None, HOST, toys.port, 1)
+    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):  # and is not shared
+        GrpcServer(fake.Held(), None, toys.address)
     for head in (b"GET / HTTP/1.1\r\nX: " + 2 * LONGEST_HEAD * b"a", b"nonsense\r\n\r\n"):
         with connect(toys.port) as client:
             client.sendall(head)
@@ -148,15 +138,14 @@ def test_no_body_is_a_500_or_a_hang(fuzz_connection, body, place, path):
 
 
 @pytest.fixture(scope="module")
-def fuzz_connection(port):
-    with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=SECONDS)) as connection:
+def fuzz_connection(toys):
+    with contextlib.closing(http.client.HTTPConnection(HOST, toys.port, timeout=SECONDS)) as connection:
         yield connection
 
 
 def request_for(*texts):
-    return predict_pb2.PredictRequest(
-        model_spec={"name": "toy"}, inputs={"text": tf.make_tensor_proto(texts or ["one"])}
-    )
+    inputs = {"text": tf.make_tensor_proto(texts or ["one"])}
+    return predict_pb2.PredictRequest(model_spec={"name": "toy"}, inputs=inputs)
 
 
 @pytest.fixture
@@ -167,14 +156,11 @@ def held():
         yield predictor, PredictionServiceStub(channel).Predict
 
 
-def test_predict_answers_in_typed_fields(toys):
+def test_predict_answers_in_typed_fields_and_what_is_not_offered_is_unimplemented(toys):
     response = toys.predict(request_for("one", "größe"))
     assert response.outputs["translation"].string_val == [toy.translation(text, 3) for text in ("one", "größe")]
     assert [dim.size for dim in response.outputs["translation"].tensor_shape.dim] == [2]
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
-
-
-def test_what_is_not_offered_is_unimplemented(toys):
     stub = PredictionServiceStub(toys.channel)
     assert refusal(stub.Classify, classification_pb2.ClassificationRequest())[0] == "UNIMPLEMENTED"
     assert refusal(stub.Regress, regression_pb2.RegressionRequest())[0] == "UNIMPLEMENTED"
@@ -227,8 +213,3 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
         stopping.join(SECONDS)
         assert not stopping.is_alive()
-
-
-def test_a_port_that_is_taken_is_said_and_not_shared(toys):
-    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):
-        GrpcServer(fake.Held(), None, toys.address)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from serving import json_tensors
 from serving.errors import ServingError
 from serving.http_server import inflate
-from serving.json_tensors import MOST_HOLDERS, parse, read_large, read_request, write_tensors
+from serving.json_tensors import CHUNK, MOST_HOLDERS, parse, read_large, read_request, write_tensors
 from tests.serving.live import refusal
 
 FLOAT, INT64, STRING = (dtype.as_datatype_enum for dtype in (tf.float32, tf.int64, tf.string))
@@ -22,7 +22,7 @@ SIGNATURES = {"serving_default": {"x": FLOAT}, "two": {"n": INT64, "text": STRIN
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=30,
+    max_leaves=11,
 )
 
 
@@ -30,7 +30,7 @@ def reply(outputs, is_rows=True):
     return json.loads(write_tensors(outputs, is_rows))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(JSON, st.sampled_from([None, 2]), st.booleans())
 def test_what_python_writes_is_read_as_it_was(value, indent, ascii):
     text = json.dumps({"a": value}, indent=indent, ensure_ascii=ascii)
@@ -53,13 +53,14 @@ def test_floats_survive(values, dtype):
     np.testing.assert_array_equal(np.array(reply({"x": array})["predictions"], dtype), array)
 
 
-def read_here(body, signatures):
-    return read_request(parse(body), signatures)
+def test_another_process_reads_a_large_body_as_the_server_does_until_the_deadline():
+    """That it holds up nobody: test_hostile.py."""
 
+    def read_here(body, signatures):
+        return read_request(parse(body), signatures)
 
-def test_another_process_reads_a_large_body_as_the_server_does():
-    texts = ["a", {"b64": "/w=="}, "ö"] * 50_000
-    several = {"signature_name": "two", "inputs": {"n": list(range(150_000)), "text": texts}}
+    numbers, texts = list(range(3 * CHUNK // 2)), ["a", {"b64": "/w=="}, "ö"] * (CHUNK // 2)
+    several = {"signature_name": "two", "inputs": {"n": numbers, "text": texts}}
     for document in ({"instances": [[1, 2.5], [3, 4]]}, several):
         body = json.dumps(document).encode()
         (name, inputs, is_rows), expected = read_large(body, SIGNATURES), read_here(body, SIGNATURES)
@@ -68,11 +69,6 @@ def test_another_process_reads_a_large_body_as_the_server_does():
             np.testing.assert_array_equal(array, expected[1][key], strict=True)
     for body in (b'{"inputs": ["\\ud800"]}', 10**6 * b"["):
         assert refusal(read_large, body, SIGNATURES) == refusal(read_here, body, SIGNATURES)
-    assert refusal(read_large, b'{"signature_name": "other"}', SIGNATURES)[0] == "INVALID_ARGUMENT"
-
-
-def test_reading_a_large_body_stops_at_the_deadline_and_does_not_begin_with_too_many_lists():
-    """That it holds up nobody: test_hostile.py."""
     assert refusal(read_large, 10**6 * b"[", SIGNATURES, 0.01)[0] == "DEADLINE_EXCEEDED"
     assert refusal(read_large, b"[]," * MOST_HOLDERS + b"[", SIGNATURES)[0] == "RESOURCE_EXHAUSTED"
 
@@ -80,10 +76,9 @@ def test_reading_a_large_body_stops_at_the_deadline_and_does_not_begin_with_too_
 def test_inflating_stops_at_the_limit():
     bomb = gzip.compress(bytes(50_000_000), 1)
     tracemalloc.start()
-    try:
-        with pytest.raises(ServingError, match="at most 1009 bytes"):
-            inflate(bomb, 1009)
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(ServingError, match="at most 1009 bytes"):
+        inflate(bomb, 1009)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
     assert inflate(gzip.compress(bytes(1009)), 1009) == bytes(1009)

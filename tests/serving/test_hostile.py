@@ -6,8 +6,8 @@ import http.client
 import random
 import socket
 import struct
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import psutil
@@ -104,15 +104,14 @@ def wait(port):
 
 def waits_during(port, bomb):
     """The status of a bomb, and the `wait` of each small request beside it."""
-    statuses, waits = [], []
-    patient = http.client.HTTPConnection(HOST, port, timeout=240)  # Other programs may keep the machine busy.
+    waits, patient = [], http.client.HTTPConnection(HOST, port, timeout=240)  # Others may keep the machine busy.
     asked = (port, "POST", PREDICT, gzip.compress(bomb, 1), {"Content-Encoding": "gzip"}, patient, bytes)  # No parsing.
-    client = threading.Thread(target=lambda: statuses.append(ask(*asked)[0]))
-    client.start()
-    while client.is_alive():
-        waits.append(wait(port))
-        time.sleep(0.01)
-    return statuses[0], waits
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(ask, *asked)
+        while not reply.done():
+            waits.append(wait(port))
+            time.sleep(0.01)
+    return reply.result()[0], waits
 
 
 @pytest.mark.parametrize("name", BOMBS)

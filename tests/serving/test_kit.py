@@ -43,15 +43,10 @@ DASHBOARD = json.loads(read("grafana/dashboards/translation.json"))
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
 
-def mounts(service):
-    """(source, target) of the volumes of a service; the source is without `${VARIABLE:-...}` around its default."""
-    volumes = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume) for volume in service.get("volumes", [])]
-    return [tuple(volume.split(":")[:2]) for volume in volumes]
-
-
 def targets(service):
-    """Where a service mounts its volumes -> the source."""
-    return dict(map(reversed, mounts(service)))
+    """Where a service mounts its volumes -> the source, without `${VARIABLE:-...}` around its default."""
+    volumes = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume) for volume in service.get("volumes", [])]
+    return {volume.split(":")[1]: volume.split(":")[0] for volume in volumes}
 
 
 def files_of(arguments):
@@ -62,11 +57,9 @@ def files_of(arguments):
 
 def test_every_file_that_is_mounted_exists_and_the_server_looks_where_it_is():
     for service in [*SERVICES.values(), *GPU_SERVICES.values()]:
-        for source, _ in mounts(service):
-            if not source.startswith("."):
-                assert source in VOLUMES
-            elif not source.startswith("../exports"):  # the user's
-                assert (KIT / source).exists(), source
+        for source in targets(service).values():
+            is_users = source.startswith("../exports")
+            assert is_users or ((KIT / source).exists() if source.startswith(".") else source in VOLUMES), source
     found = [KIT / targets(SERVER)[str(file.parent)] / file.name for file in files_of(SERVER["command"])]
     assert [file.is_file() for file in found] == [True] * 4
     places = [PurePosixPath(mount["mountPath"]) for mount in CONTAINER["volumeMounts"]]
@@ -133,11 +126,8 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
     installed = with_what_they_need(Requirement(line).name for line in [*lines, *added])
     # The image has these without their packages.
     copied = {"tensorflow", "tensorflow_serving", "keras_transformer", "serving"}
-    missing = {
-        module
-        for module, owners in metadata.packages_distributions().items()
-        if not {*map(canonicalize_name, owners)} & installed and module not in copied
-    }
+    owners = {module: {*map(canonicalize_name, names)} for module, names in metadata.packages_distributions().items()}
+    missing = {module for module, names in owners.items() if not names & installed} - copied
     command = [sys.executable, "-c", OF_ITS_PACKAGES, *missing]
     ran = subprocess.run(command, cwd=KIT.parent, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0 and "<p>ONE</p>" in ran.stdout, ran.stderr
@@ -145,8 +135,7 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
 
 
 def test_the_gateway_may_write_where_its_processes_have_their_sockets():
-    deployment = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))
-    pod = deployment["spec"]["template"]["spec"]
+    pod = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
@@ -180,24 +169,24 @@ def environment_of(container):
     return {variable["name"]: variable["value"] for variable in container.get("env", [])}
 
 
-def arguments_of(container, environment):
-    """The container's arguments, `$(NAME)` replaced."""
-    return [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], argument) for argument in container["args"]]
+def arguments_in(environment):
+    """The arguments of the container, `$(NAME)` replaced."""
+    return [re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], argument) for argument in CONTAINER["args"]]
 
 
 PATCHES = [yaml.safe_load(entry["patch"]) for entry in load("kubernetes_gpu/kustomization.yaml")["patches"]]
-(GPU_CONTAINER,) = next(patch for patch in PATCHES if patch["kind"] == "Deployment")["spec"]["template"]["spec"][
-    "containers"
-]
+(GPU_DEPLOYMENT,) = (patch["spec"] for patch in PATCHES if patch["kind"] == "Deployment")
+(GPU_CONTAINER,) = GPU_DEPLOYMENT["template"]["spec"]["containers"]
 
 
 def test_kubernetes_starts_the_server_of_compose_with_the_very_files():
     names = CONFIG_MAP["files"]
     assert [name for name in names if not (KIT / "config" / name).is_file()] == []
     (mount,) = (mount["mountPath"] for mount in CONTAINER["volumeMounts"] if mount["name"] == "config")
-    assert arguments_of(CONTAINER, environment_of(CONTAINER)) == SERVER["command"]
-    for container in (CONTAINER, GPU_CONTAINER):
-        files = files_of(arguments_of(CONTAINER, environment_of(container)))
+    assert arguments_in(environment_of(CONTAINER)) == SERVER["command"]
+    for container, session in ((CONTAINER, "session.config"), (GPU_CONTAINER, "session.gpu.config")):
+        assert environment_of(container)["SESSION"] == session
+        files = files_of(arguments_in(environment_of(container)))
         assert len(files) == 4
         assert {file.name for file in files} <= set(names) and {str(file.parent) for file in files} == {mount}
 
@@ -205,8 +194,6 @@ def test_kubernetes_starts_the_server_of_compose_with_the_very_files():
 def test_one_thread_runs_a_batch_on_a_cpu_and_none_is_named_for_a_gpu():
     sessions = [read_message(KIT / "config" / name, ConfigProto()) for name in ("session.config", "session.gpu.config")]
     assert [session.experimental.executor_type for session in sessions] == ["SINGLE_THREADED_EXECUTOR", ""]
-    assert environment_of(CONTAINER)["SESSION"] == "session.config"
-    assert environment_of(GPU_CONTAINER)["SESSION"] == "session.gpu.config"
     assert targets(GPU_SERVICES["tensorflow-serving"])["/config/session.config"] == "./config/session.gpu.config"
 
 

@@ -2,7 +2,6 @@ import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -22,9 +21,8 @@ def server(tmp_path_factory):
     config = directory / "models.config"
     config.write_text(CONFIG.format(name="toy", path=directory / "toy"))
     with process_of("--model_config_file", config, "--model_config_file_poll_wait_seconds=1") as found:
-        yield SimpleNamespace(
-            **vars(found), directory=directory, first_status=ask(found.port, "GET", "/v1/models/toy"), config=config
-        )
+        found.first_status, found.config = ask(found.port, "GET", "/v1/models/toy"), config
+        yield found
 
 
 @pytest.mark.slow
@@ -38,15 +36,13 @@ def test_the_port_opens_only_when_the_model_is_available(server):
 
 
 @pytest.mark.slow
-def test_a_changed_model_file_is_followed(server):
-    toy.write(server.directory / "other", 7)
-    text, other = server.config.read_text(), server.directory / "other"
-    more = f'config {{ name: "new" base_path: "{other}" model_platform: "tensorflow" }} }}'
-    server.config.write_text(text[:-2] + more)
+def test_a_changed_model_file_is_followed(server, tmp_path):
+    toy.write(tmp_path / "other", 7)
+    more = f'config {{ name: "new" base_path: "{tmp_path / "other"}" model_platform: "tensorflow" }} }}'
+    server.config.write_text(server.config.read_text()[:-2] + more)
     predict = "/v1/models/new:predict", {"instances": ["a"]}
     wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
-    reply = ask(server.port, "POST", *predict)[2]
-    assert reply["predictions"][0]["translation"] == "7:A"
+    assert ask(server.port, "POST", *predict)[2]["predictions"][0]["translation"] == "7:A"
     assert ask(server.port, "GET", "/page/models")[2] == {"models": ["new", "toy"]}
     server.config.write_text("nonsense {")
     wait_for(lambda: any("is not followed" in line for line in server.lines))

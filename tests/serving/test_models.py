@@ -1,3 +1,4 @@
+import contextlib
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,22 +42,16 @@ def no_collection(monkeypatch):
 @pytest.fixture
 def serve():
     """A function from configurations to the models, which are available."""
-    started = []
+    with contextlib.ExitStack() as at_the_end:
 
-    def serve(*configs, loader=None):
-        started.append(Models(list(configs), loader or Scripted(), poll_seconds=0.01, retries=0, retry_seconds=0.0))
-        started[-1].start()
-        started[-1].wait_until_available(60)
-        return started[-1]
+        def serve(*configs, loader=None):
+            models = Models(list(configs), loader or Scripted(), poll_seconds=0.01, retries=0, retry_seconds=0.0)
+            at_the_end.callback(models.stop)
+            models.start()
+            models.wait_until_available(60)
+            return models
 
-    yield serve
-    for models in started:
-        models.stop()
-
-
-@pytest.fixture
-def base_path(tmp_path):
-    return tmp_path / "base"
+        yield serve
 
 
 def publish(base_path, *versions):
@@ -80,18 +75,19 @@ def answering(models, **which):
         return servable.version
 
 
-def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(base_path, serve):
-    models = serve(config(publish(base_path, 1)))
+def test_a_new_version_is_picked_up_and_the_old_one_goes_after_its_last_request(tmp_path, serve):
+    models = serve(config(publish(tmp_path, 1)))
     with models.use("m") as old:
-        publish(base_path, 2)
+        publish(tmp_path, 2)
         wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "UNLOADING"})
         assert old.version == 1 and refusal(models.acquire, "m", 1)[0] == "NOT_FOUND"
         assert answering(models) == 2
     wait_for(lambda: states(models) == {2: "AVAILABLE", 1: "END"})
 
 
-def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reason(base_path, tmp_path, serve):
-    loader, good, bad = Scripted(), config(publish(base_path, 1)), config(publish(tmp_path / "bad", 7), name="bad")
+def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reason(tmp_path, serve):
+    good, bad = config(publish(tmp_path / "good", 1)), config(publish(tmp_path / "bad", 7), name="bad")
+    loader = Scripted()
     loader.failing.add(7)
     models = serve(good, loader=loader)
     for call in (lambda: serve(bad, loader=loader), lambda: models.reload([good, bad], 60)):
@@ -100,18 +96,18 @@ def test_a_model_without_a_version_that_can_be_loaded_is_an_error_with_the_reaso
     assert states(models) == {1: "AVAILABLE"}
 
 
-def test_a_reload_changes_models_versions_and_labels_which_must_name_a_version_in_service(base_path, tmp_path, serve):
-    other = config(publish(tmp_path / "other", 5), name="b")
-    models = serve(config(publish(base_path, 1, 2), 1, labels={"stable": 1}))
-    models.reload([config(base_path, 1, 2, labels={"stable": 1}), other], 60)
+def test_a_reload_changes_models_versions_and_labels_which_must_name_a_version_in_service(tmp_path, serve):
+    path, other = publish(tmp_path / "m", 1, 2), config(publish(tmp_path / "other", 5), name="b")
+    models = serve(config(path, 1, labels={"stable": 1}))
+    models.reload([config(path, 1, 2, labels={"stable": 1}), other], 60)
     assert models.names() == ["b", "m"] and states(models, "b") == {5: "AVAILABLE"} and "b" in models
-    models.reload([config(base_path, 1, 2, labels={"stable": 2})], 60)
+    models.reload([config(path, 1, 2, labels={"stable": 2})], 60)
     assert answering(models, label="stable") == 2
     assert refusal(models.acquire, "b")[0] == "NOT_FOUND" and "b" not in models
     wait_for(lambda: states(models, "b") == {5: "END"})
-    assert refusal(models.reload, [config(base_path, 1, 2, labels={"new": 3})], 60)[0] == "FAILED_PRECONDITION"
+    assert refusal(models.reload, [config(path, 1, 2, labels={"new": 3})], 60)[0] == "FAILED_PRECONDITION"
     assert refusal(models.acquire, "m", label="new")[0] == "INVALID_ARGUMENT"
-    assert refusal(serve, config(base_path, labels={"canary": 3}))[0] == "FAILED_PRECONDITION"
+    assert refusal(serve, config(path, labels={"canary": 3}))[0] == "FAILED_PRECONDITION"
 
 
 def stepwise(retries=0):
@@ -151,7 +147,7 @@ def test_a_failed_version_is_tried_again_as_often_as_told_and_when_it_has_gone_a
 
 def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_service():
     chance = random.Random(5)
-    for _ in range(100):
+    for _ in range(50):
         models, loader = stepwise(chance.randrange(2))
         was_available = False
         for _ in range(60):
@@ -164,9 +160,11 @@ def test_whatever_happens_a_version_in_service_is_replaced_only_by_one_in_servic
             was_available |= bool(models._available("m"))
 
 
+SESSION = read_message(Path(serving.__file__).parent / "config" / "session.config", tf.compat.v1.ConfigProto())
+
+
 def test_long_work_is_given_up(tmp_path):
-    config = read_message(Path(serving.__file__).parent / "config" / "session.config", tf.compat.v1.ConfigProto())
-    servable = Servable.load("toy", 7, toy.write(tmp_path, 7), config)
+    servable = Servable.load("toy", 7, toy.write(tmp_path, 7), SESSION)
     long = texts("wait 30" + SOON_DONE * " ")
     assert refusal(servable.run, "", long, timeout_s=0.05)[0] == "DEADLINE_EXCEEDED"
     servable.close()
@@ -193,12 +191,9 @@ def test_a_version_that_cannot_be_loaded_is_an_error_with_a_code(tmp_path, file,
 
 def test_a_model_with_variables_of_tensorflow_1_has_the_usual_executor(tmp_path, caplog):
     small.write(tmp_path, 1, serving_default=small.affine(2.0, use_resource=False))
-    path = Path(serving.__file__).parent / "config" / "session.config"
-    servable = Servable.load("old", 1, tmp_path / "1", read_message(path, tf.compat.v1.ConfigProto()))
+    servable = Servable.load("old", 1, tmp_path / "1", SESSION)
     assert servable.run("", {"x": np.float32([4])})["y"].tolist() == [4.0]
-    assert [record.getMessage() for record in caplog.records if record.name == "serving.servable"] == [
-        "version 1 of model old has variables of TensorFlow 1: the usual executor runs it"
-    ]
+    assert "version 1 of model old has variables of TensorFlow 1: the usual executor runs it" in caplog.messages
     servable.close()
 
 

@@ -10,7 +10,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from keras_transformer.cli.document_api import DocumentApi
 from serving.rest import PAGE
-from tests.cli.test_gateway import upload
+from tests.cli.test_gateway import post, upload
 from tests.serving import toy
 from tests.serving.live import HOST, accepts, ask, both, free_port, wait_for
 from tests.serving.test_libretranslate import gateway_before
@@ -29,10 +29,7 @@ http {{
 {server}}}
 """
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(NGINX is None, reason="no nginx here: apt-get install nginx-light"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="no nginx here: apt-get install nginx-light")]
 
 
 def configured(directory, changes):
@@ -83,19 +80,15 @@ def test_a_program_translates(site):
 
 def test_a_page_and_a_file_are_translated_and_the_address_of_the_file_is_one_for_its_reader(site):
     word = toy.translation("süß", 3).decode()
-    asked = {"q": "<p>süß</p>", "source": "en", "target": "de", "format": "html"}
-    headers = {"Content-Type": "application/json"}
-    assert ask(site, "POST", "/translate", asked, headers)[2]["translatedText"] == f"<p>{word}</p>"
+    status, reply = post(site, {"q": "<p>süß</p>"})
+    assert (status, reply) == (200, {"translatedText": f"<p>{word}</p>"})
     page = f"<p>süß</p><!-- {' ' * 2**21} -->"
     address = upload(site, "long.html", page.encode())[1]["translatedFileUrl"]
     assert address.startswith(f"http://{HOST}:{site}/download_file/")
     with urllib.request.urlopen(address) as reply:
         assert reply.read().decode() == page.replace("süß", word)
-
-
-def test_another_proxy_with_tls_may_stand_before_it(site):
-    headers = {"Host": "translate.example", "X-Forwarded-Proto": "https"}
-    address = upload(site, "short.txt", "süß".encode(), headers=headers)[1]["translatedFileUrl"]
+    behind_tls = {"Host": "translate.example", "X-Forwarded-Proto": "https"}
+    address = upload(site, "short.txt", "süß".encode(), headers=behind_tls)[1]["translatedFileUrl"]
     assert address.startswith("https://translate.example/download_file/")
 
 

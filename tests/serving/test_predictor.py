@@ -3,6 +3,7 @@ import gc
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -55,8 +56,8 @@ class Desk:
 
     def __init__(self, **parameters):
         self.servable, self.held = Scripted(), Scripted()
-        defaults = {"max_batch_size": 5, "max_enqueued_batches": 2, "num_batch_threads": 1}
-        self.predictor = Predictor(self, BatchingParameters(**{**defaults, **parameters}))
+        few = {"max_batch_size": 5, "max_enqueued_batches": 2, "num_batch_threads": 1}
+        self.predictor = Predictor(self, BatchingParameters(**few | parameters))
 
     def acquire(self, servable):
         return servable
@@ -219,32 +220,25 @@ def test_ten_swaps_under_load_lose_no_request_mix_no_versions_and_keep_nothing(t
     models = Models([ModelConfig("toy", str(tmp_path))], poll_seconds=0.01)
     models.start()
     models.wait_until_available(60)
-    predictor = Predictor(models, BATCHING)
-    is_over, seen, failures = threading.Event(), set(), []
+    predictor, is_over, seen, servables = Predictor(models, BATCHING), threading.Event(), set(), []
 
     def client():
         while not is_over.is_set():
-            try:
-                version, _, outputs = predict(predictor, TOY, "", texts("ab", "c", "d"), timeout_s=60)
-                if list(outputs["translation"]) != [toy.translation(text, version) for text in ("ab", "c", "d")]:
-                    failures.append((version, outputs))
-                seen.add(version)
-            except Exception as error:
-                failures.append(error)
+            version, _, outputs = predict(predictor, TOY, "", texts("ab", "c", "d"), timeout_s=60)
+            assert list(outputs["translation"]) == [toy.translation(text, version) for text in ("ab", "c", "d")]
+            seen.add(version)
 
-    clients = [threading.Thread(target=client) for _ in range(3)]
-    [thread.start() for thread in clients]
-    servables = []
-    for version in range(2, 12):
-        with models.use("toy") as servable:
-            servables.append(weakref.ref(servable))
-        del servable
-        toy.write(tmp_path, version)
-        wait_for(lambda version=version: version in seen and models.status("toy", version - 1)[0][1] == END, 60)
-    is_over.set()
-    [thread.join(60) for thread in clients]
+    with ThreadPoolExecutor(3) as pool:
+        clients = [pool.submit(client) for _ in range(3)]
+        for version in range(2, 12):
+            with models.use("toy") as servable:
+                servables.append(weakref.ref(servable))
+            del servable
+            toy.write(tmp_path, version)
+            wait_for(lambda version=version: version in seen and models.status("toy", version - 1)[0][1] == END, 60)
+        is_over.set()
+    assert [each.exception() for each in clients] == [None] * 3 and seen == set(range(1, 12))
     predictor.stop(60)
-    assert failures == [] and seen == set(range(1, 12))
     gc.collect()
     assert [reference() for reference in servables] == [None] * 10
     assert not predictor._queues

@@ -9,13 +9,9 @@ from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
-from serving.configuration import (
-    BatchingParameters,
-    ModelConfig,
-    VersionPolicy,
-    read_batching_parameters,
-    read_model_config,
-)
+from serving.configuration import BatchingParameters, ModelConfig, VersionPolicy
+from serving.configuration import read_batching_parameters as read_batching
+from serving.configuration import read_model_config as read_models
 from serving.languages import Languages, languages_of, newest_languages
 from serving.server import FLAGS, WITHOUT_EFFECT, boolean, parse_settings
 
@@ -30,30 +26,26 @@ def model(tmp_path):
 
 @pytest.mark.parametrize("name", sorted({*FLAGS, *WITHOUT_EFFECT}))
 def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_told(model, name):
-    kind = FLAGS.get(name, (str,))[0]
-    value = model[1] if name == "model_base_path" else VALUES.get(kind, "3")
-    more = {"batching_parameters_file": ["--enable_batching"], "source_lang": ["--target_lang=b"]}
-    more["target_lang"] = ["--source_lang=b"]
+    value = model[1] if name == "model_base_path" else VALUES.get(FLAGS.get(name, (str,))[0], "3")
+    more = {"batching_parameters_file": ["--enable_batching"]}
+    more |= {"source_lang": ["--target_lang=b"], "target_lang": ["--source_lang=b"]}
     settings, ignored = parse_settings([*model, *more.get(name, []), f"--{name}={value}"])
     assert ignored == [name] * (name in WITHOUT_EFFECT) and getattr(settings, name) not in (None, "")
 
 
-MISTAKES = {
-    "--port=65536": "--port must be between 0 and 65535. Received: 65536",
-    "--port=8501": "--port must not be --rest_api_port. Received: 8501",
-    "--prot=3": "--prot",
-    "--enable_batching=maybe": "must be true or false. Received: maybe",
-    "--model_name=a/b": "--model_name must be a word without / and :. Received: a/b",
-    f"--batching_parameters_file={__file__}": "--batching_parameters_file is for --enable_batching",
-    "--source_lang=en": "--source_lang and --target_lang belong together",
-    "--drain_seconds=-1": "--drain_seconds must be at least 0. Received: -1.0",
-    "--model_base_path=no": "must be a directory that exists. Received: no",
-    f"--model_base_path={__file__.rpartition('/')[0]}": "must have directories of versions in it, such as 1/",
-}
-
-
 def test_a_wrong_flag_is_one_line_that_names_it(model):
-    for said, message in MISTAKES.items():
+    for said, message in {
+        "--port=65536": "--port must be between 0 and 65535. Received: 65536",
+        "--port=8501": "--port must not be --rest_api_port. Received: 8501",
+        "--prot=3": "--prot",
+        "--enable_batching=maybe": "must be true or false. Received: maybe",
+        "--model_name=a/b": "--model_name must be a word without / and :. Received: a/b",
+        f"--batching_parameters_file={__file__}": "--batching_parameters_file is for --enable_batching",
+        "--source_lang=en": "--source_lang and --target_lang belong together",
+        "--drain_seconds=-1": "--drain_seconds must be at least 0. Received: -1.0",
+        "--model_base_path=no": "must be a directory that exists. Received: no",
+        f"--model_base_path={__file__.rpartition('/')[0]}": "must have directories of versions in it, such as 1/",
+    }.items():
         with pytest.raises(ValueError, match=re.escape(message)) as caught:
             parse_settings([*model, said])
         assert "\n" not in str(caught.value)
@@ -62,44 +54,41 @@ def test_a_wrong_flag_is_one_line_that_names_it(model):
     assert parse_settings(["--model_config_file", __file__])[0].model_config_file
 
 
-@pytest.mark.parametrize(
-    "flag, words", [("--help", [f"--{name}" for name in (*FLAGS, *WITHOUT_EFFECT)]), ("--version", ["TensorFlow"])]
-)
-def test_help_names_every_flag_and_version_the_versions(capsys, flag, words):
-    with pytest.raises(SystemExit) as caught:
-        parse_settings([flag])
-    assert caught.value.code == 0
-    shown = capsys.readouterr().out
-    assert [word for word in words if word not in shown] == []
+def test_help_names_every_flag_and_version_the_versions(capsys):
+    flags = [f"--{name}" for name in (*FLAGS, *WITHOUT_EFFECT)]
+    for flag, words in {"--help": flags, "--version": ["TensorFlow"]}.items():
+        with pytest.raises(SystemExit) as caught:
+            parse_settings([flag])
+        shown = capsys.readouterr().out
+        assert caught.value.code == 0 and [word for word in words if word not in shown] == []
 
 
 @pytest.fixture
-def file(tmp_path):
-    """A function from text to the path of a file with that text."""
+def read(tmp_path):
+    """A function from a reader and a text to what the reader makes of a file with that text."""
 
-    def write(text):
+    def read_file(reader, text):
         (tmp_path / "some.config").write_text(text, encoding="utf-8")
-        return tmp_path / "some.config"
+        return reader(tmp_path / "some.config")
 
-    return write
+    return read_file
 
 
-def test_batching_parameters_of_tensorflow_serving_are_understood(file):
+def test_batching_parameters_of_tensorflow_serving_are_understood(read):
     text = """
         max_batch_size { value: 64 }  # a comment
-        batch_timeout_micros { value: 2000 }
-        max_enqueued_batches: { value: 100 }
+        batch_timeout_micros { value: 2000 } max_enqueued_batches: { value: 100 }
         num_batch_threads { value: 3 } thread_pool_name { value: "translators" }
         enable_large_batch_splitting { value: true } max_execution_batch_size { value: 64 }
         allowed_batch_sizes: 8 allowed_batch_sizes: 64 pad_variable_length_inputs: true
     """
-    assert read_batching_parameters(file(text)) == BatchingParameters(64, 2000, 100, 3, "translators", True, 64)
-    assert read_batching_parameters(file("")) == BatchingParameters()
+    assert read(read_batching, text) == BatchingParameters(64, 2000, 100, 3, "translators", True, 64)
+    assert read(read_batching, "") == BatchingParameters()
     assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
-    assert read_batching_parameters(file("max_execution_batch_size { value: 5 }")).most_rows == 1000
+    assert read(read_batching, "max_execution_batch_size { value: 5 }").most_rows == 1000
 
 
-def test_models_of_tensorflow_serving_are_understood(file):
+def test_models_of_tensorflow_serving_are_understood(read):
     text = """
         model_config_list {
           config { name: "ende" base_path: "/models/ende" model_platform: "tensorflow"
@@ -107,56 +96,45 @@ def test_models_of_tensorflow_serving_are_understood(file):
                    version_labels { key: "stable" value: 1 } version_labels { key: "canary" value: 2 } }
           config { name: "deen" base_path: "/models/deen" model_type: TENSORFLOW }
         }"""
-    ende, deen = read_model_config(file(text))
+    ende, deen = read(read_models, text)
     assert (ende.name, ende.base_path, ende.labels) == ("ende", "/models/ende", {"stable": 1, "canary": 2})
     assert list(ende.policy.specific.versions) == [1, 2]
     assert (deen.name, deen.base_path, deen.labels) == ("deen", "/models/deen", {})
-    assert read_model_config(file("# later")) == []
+    assert read(read_models, "# later") == []
 
 
-def models(*configs):
-    return f"model_config_list {{ {' '.join(f'config {{ {config} }}' for config in configs)} }}"
+def test_a_mistake_is_told_with_the_file_and_its_place(read):
+    def models(*configs):
+        return f"model_config_list {{ {' '.join(f'config {{ {config} }}' for config in configs)} }}"
+
+    ab, size = "name: 'a' base_path: '/b'", "max_batch_size {value: 3} max_execution_batch_size {value: 5}"
+    for reader, text, complaint in (
+        (read_batching, "\nmax_batch { value: 3 }", '2:1 : .*no field named "max_batch"'),
+        (read_batching, "max_batch_size { value: 0 }", "max_batch_size must be at least 1. Received: 0"),
+        (read_batching, "batch_timeout_micros { value: -1 }", "must be at least 0. Received: -1"),
+        (read_batching, f"{size} enable_large_batch_splitting {{value: true}}", "at most max_batch_size. Received: 5"),
+        (read_models, "custom_model_config { type_url: 'a' }", "must have a model_config_list"),
+        (read_models, models("name: 'a'"), "a must have an absolute base_path"),
+        (read_models, models(f"{ab} model_type: 1 model_platform: 'tensorflow'"), "a must have model_platform"),
+        (read_models, models(*[f"{ab} model_type: TENSORFLOW"] * 2), "must be listed once. Received: a"),
+    ):
+        with pytest.raises(ValueError, match=f"some.config.*{complaint}"):
+            read(reader, text)
 
 
-AB = "name: 'a' base_path: '/b'"
-SPLITTING = "max_batch_size {value: 3} enable_large_batch_splitting {value: true} max_execution_batch_size {value: 5}"
-BATCHING, MODELS = read_batching_parameters, read_model_config
-
-
-@pytest.mark.parametrize(
-    "read, text, complaint",
-    [
-        (BATCHING, "\nmax_batch { value: 3 }", '2:1 : .*no field named "max_batch"'),
-        (BATCHING, "max_batch_size { value: 0 }", "max_batch_size must be at least 1. Received: 0"),
-        (BATCHING, "batch_timeout_micros { value: -1 }", "must be at least 0. Received: -1"),
-        (BATCHING, SPLITTING, "at most max_batch_size. Received: 5"),
-        (MODELS, "custom_model_config { type_url: 'a' }", "must have a model_config_list"),
-        (MODELS, models("name: 'a'"), "a must have an absolute base_path"),
-        (MODELS, models(f"{AB} model_type: 1 model_platform: 'tensorflow'"), "a must have model_platform"),
-        (MODELS, models(*[f"{AB} model_type: TENSORFLOW"] * 2), "must be listed once. Received: a"),
-    ],
-)
-def test_a_mistake_is_told_with_the_file_and_its_place(file, read, text, complaint):
-    with pytest.raises(ValueError, match=f"some.config.*{complaint}"):
-        read(file(text))
-
-
-@pytest.mark.parametrize(
-    "policy, versions",
-    [
+def test_versions_are_wanted_by_the_policy_where_they_exist(tmp_path):
+    for name in ("9", "10", "007", "tmp-11", "12.partial", "-13"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "14").write_text("a file")
+    for policy, versions in (
         ({}, {10: "10"}),  # The largest number, not the last name.
         ({"latest": {"num_versions": 2}}, {9: "9", 10: "10"}),
         ({"all": {}}, {7: "007", 9: "9", 10: "10"}),
         ({"specific": {"versions": [7, 8]}}, {7: "007"}),
-    ],
-)
-def test_versions_are_wanted_by_the_policy_where_they_exist(tmp_path, policy, versions):
-    for name in ("9", "10", "007", "tmp-11", "12.partial", "-13"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "14").write_text("a file")
-    found = ModelConfig("m", str(tmp_path), VersionPolicy(**policy)).wanted()
-    assert {number: path.name for number, path in found.items()} == versions
-    assert ModelConfig("m", str(tmp_path / "9"), VersionPolicy(**policy)).wanted() == {}
+    ):
+        found = ModelConfig("m", str(tmp_path), VersionPolicy(**policy)).wanted()
+        assert {number: path.name for number, path in found.items()} == versions
+        assert ModelConfig("m", str(tmp_path / "9"), VersionPolicy(**policy)).wanted() == {}
 
 
 def test_languages_are_those_that_an_export_writes(tmp_path):
@@ -173,12 +151,11 @@ def test_languages_are_those_that_an_export_writes(tmp_path):
     assert [*found.codes()] == ["en", "de", "zh-Hant"] and Languages("en", "en").directions() == {"en": ["en"]}
 
 
-@pytest.mark.parametrize(
-    "manifest", ["", "{", "[]", '{"run": {}}', '{"run": null}', '{"run": {"source_lang": null, "target_lang": "de"}}']
-)
-def test_a_manifest_without_languages_names_none(tmp_path, manifest):
+def test_a_manifest_without_languages_names_none(tmp_path):
     (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "export.json").write_text(manifest)
-    assert languages_of(tmp_path / "1") is None
-    with pytest.raises(ValueError, match="--source_lang and --target_lang"):
-        newest_languages(tmp_path)
+    nothing, half = '{"run": null}', '{"run": {"source_lang": null, "target_lang": "de"}}'
+    for manifest in ("", "{", "[]", '{"run": {}}', nothing, half):
+        (tmp_path / "1" / "export.json").write_text(manifest)
+        assert languages_of(tmp_path / "1") is None
+        with pytest.raises(ValueError, match="--source_lang and --target_lang"):
+            newest_languages(tmp_path)

@@ -40,18 +40,14 @@ def check(toys, monkeypatch, capsys):
     return run
 
 
-def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(toys, check):
-    status, lines = check(toys.predictor)
+@pytest.mark.parametrize("is_many", [False, True])
+def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(tmp_path, check, is_many):
+    toy.write(tmp_path, 3, is_many)
+    with backend({"m": tmp_path}) as found:
+        status, lines = check(found.predictor, "m", found.models)
     assert [line for line in lines[:-1] if not line.startswith("ok ")] == []
     assert status == 0 and lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} as TensorFlow Serving"
     assert len(lines) > 30
-
-
-def test_a_model_of_many_languages_is_checked_with_its_default(tmp_path, check):
-    toy.write(tmp_path, 3, is_many=True)
-    with backend({"many": tmp_path}) as found:
-        status, lines = check(found.predictor, "many", found.models)
-    assert status == 0, lines
 
 
 def test_what_falls_short_is_said_and_nothing_else(toys, check):
