@@ -38,6 +38,13 @@ class WordByWord:
         )
 
 
+class Says(WordByWord):
+    """Translates every text by the same one."""
+
+    def translate(self, texts, on_progress=None):
+        return [self.word for _ in texts]
+
+
 class Backwards(WordByWord):
     """Writes the words in upper case and in reverse order, and hides words as `TextTranslator` does.
 
