@@ -6,7 +6,6 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import format_of, translate_bytes
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Says, source_of
 
-
 # Files of the kinds that the documentation of each format shows. What is translated is in capitals.
 ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
 <resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2" >
@@ -143,9 +142,9 @@ def test_what_programs_write_into_a_text_comes_in_another_order_or_the_text_stay
     extension = '{"a": {"message": "HELLO $user$", "description": "not", "placeholders": {"user": {"content": "not"}}}}'
     assert translate_bytes(UPPER, source_of(extension).encode(), "json").decode() == extension
     for format, text, right in (
-        ("apple", '"a" = "the %@ of %d files";', '"a" = "files %2$d of %1$@ the";'),
-        ("json", '{"a": "the %s of %d files"}', '{"a": "the %s of %d files"}'),
-        ("json", '{"a": "the {{x}} of {y} file"}', '{"a": "file {y} of {{x}} the"}'),
+        ("apple", '"a" = "the %@ theme of the %d theme";', '"a" = "theme the %2$d of %1$@ theme the";'),
+        ("json", '{"a": "the %s theme of the %d theme"}', '{"a": "the %s theme of the %d theme"}'),
+        ("json", '{"a": "the {{x}} theme of the {y} theme"}', '{"a": "theme the {y} of {{x}} theme the"}'),
         ("yaml", "a: >\n  one\n   two\nb: 1", 'a: "two\\n one\\n"\nb: 1'),
         ("yaml", "a: the %{x} of it", "a: it %{x} of the"),
         ("properties", "a=o''clock, the {0} of it", "a=it of the {0} o''clock,"),

@@ -101,13 +101,16 @@ def test_a_translation_with_other_variables_is_not_written():
         assert left == [text] or "brace" in before
 
 
+THEMES = "the {} theme inherits from the {} theme"
+
+
 def test_unnumbered_variables_keep_their_order_or_the_text_stays():
     for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
-        left, text = [], f"the {one} of the {other} file"
+        left, text = [], THEMES.format(one, other)
         assert in_catalogue(BACKWARDS, text, on_left=left.append) == "" and left == [text]
-    assert in_catalogue(BACKWARDS, "<p>the %s of the %d</p><p>and %s now</p>", "#, c-format\n") == ""
+    assert in_catalogue(BACKWARDS, f"<p>{THEMES}</p><p>and {{}} now</p>".format("%s", "%d", "%s"), "#, c-format\n") == ""
     for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
-        assert in_catalogue(BACKWARDS, f"the {one} of the {other} file") == f"file {other} the of {one} the"
+        assert in_catalogue(BACKWARDS, THEMES.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 
 
 def test_variables_in_another_order_get_numbers_where_the_format_has_them():
@@ -123,8 +126,8 @@ def test_variables_in_another_order_get_numbers_where_the_format_has_them():
         ("c-format", "%m", "%d", None),  # no value of the program's
         ("c-format", "https://a.org/%s", "%d", None),
     ):
-        expected = "file {} the of {} the".format(*numbered) if numbered else ""
-        assert in_catalogue(BACKWARDS, f"the {one} of the {other} file", f"#, {flags}\n") == expected
+        expected = "theme the {} from inherits {} theme the".format(*numbered) if numbered else ""
+        assert in_catalogue(BACKWARDS, THEMES.format(one, other), f"#, {flags}\n") == expected
 
 
 @pytest.mark.parametrize("translated", [in_catalogue, in_xliff])
