@@ -1,12 +1,13 @@
-"""Forms of numbers, money, measures and names against translations written by hand."""
+"""Forms of dates, times, numbers, money, measures and names against translations written by hand."""
 
+from datetime import date, datetime, time
 from decimal import Decimal
 from random import Random
 
 import pytest
 from babel.dates import get_month_names
 
-from keras_transformer.tools.cldr import wordings
+from keras_transformer.tools.cldr import times, wordings
 from keras_transformer.tools.cldr.wordings import Form, isolated_locale, unambiguous
 
 EN, DE = isolated_locale("en"), isolated_locale("de")
@@ -14,17 +15,31 @@ EN, DE = isolated_locale("en"), isolated_locale("de")
 
 def forms():
     names = list(wordings.name_forms())
-    makers = (wordings.number_forms, wordings.currency_forms, wordings.unit_forms)
-    made = names + [form for maker in makers for form in maker()] + list(wordings.list_forms(names))
-    return {form.key: form for form in made}
+    made = [*names, *wordings.number_forms(), *wordings.currency_forms(), *wordings.unit_forms()]
+    made += [*times.date_forms(), *times.time_forms(), *times.interval_forms(), *times.relative_time_forms()]
+    return {form.key: form for form in [*made, *wordings.list_forms(names)]}
 
 
-FORMS = forms()
+FORMS, MOMENT = forms(), datetime(2022, 1, 3, 15, 45)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "english", "german"),
     [
+        ("long 1", MOMENT, "January 3, 2022", "3. Januar 2022"),
+        ("full 1", MOMENT, "Monday, January 3, 2022", "Montag, 3. Januar 2022"),
+        ("month and day 1", MOMENT, "January 3", "3. Januar"),
+        ("with time 1", MOMENT, "January 3, 2022, 3:45 PM", "3. Januar 2022, 15:45"),
+        ("numeric 1", MOMENT, "1/3/2022", "3.1.2022"),
+        ("abbreviated 1", MOMENT, "Jan 3, 2022", "3. Jan. 2022"),
+        ("short 0", time(0, 5), "12:05 AM", "00:05"),
+        ("medium 15", time(15, 5, 9), "3:05:09 PM", "15:05:09"),
+        ("yMMMd 1", (date(2022, 1, 3), date(2022, 1, 7)), "Jan 3 – 7, 2022", "3.–7. Jan. 2022"),
+        ("MMMd 1", (date(2022, 1, 3), date(2022, 3, 7)), "Jan 3 – Mar 7", "3. Jan. – 7. März"),
+        ("hours 9", (time(9, 5), time(15, 20)), "9:05 AM – 3:20 PM", "09:05–15:20 Uhr"),
+        ("long hour +1", 1, "in 1 hour", "in 1 Stunde"),
+        ("long year -1", -5, "5 years ago", "vor 5 Jahren"),
+        ("long minute +1", 90, "in 90 minutes", "in 90 Minuten"),
         ("number 6.2", Decimal("1234.56"), "1,234.56", "1.234,56"),
         ("negative", Decimal("-1234.5"), "-1,234.5", "-1.234,5"),
         ("percent 3.1", Decimal("12.5"), "12.5%", "12,5 %"),
@@ -42,8 +57,15 @@ FORMS = forms()
         ("months 3", None, "March", "März"),
     ],
 )
-def test_amounts_and_names_are_written_as_people_write_them(key, value, english, german):
+def test_times_amounts_and_names_are_written_as_people_write_them(key, value, english, german):
     assert [FORMS[key].say(value, locale) for locale in (EN, DE)] == [english, german]
+
+
+def test_intervals_end_after_they_start():
+    rng = Random(11)
+    for form in times.interval_forms():
+        for start, end in (form.draw(rng) for _ in range(20)):
+            assert start < end
 
 
 def test_lists_join_names_of_one_family_with_and_or_or():
@@ -64,10 +86,15 @@ def test_every_name_leads_a_list_of_others_of_its_family():
         assert {other.family for other in drawn} == {name.family}
 
 
-def test_invisible_characters_become_characters_that_a_keyboard_types_and_no_words_are_none():
+def test_invisible_characters_become_characters_that_a_keyboard_types_and_what_a_locale_lacks_is_none():
     form = Form("", "", lambda rng: None, lambda value, locale: "\u200f3:45\u202fPM\u2009–\u20095\u00a0PM\u061c", ())
     assert form.say(None, EN) == "3:45 PM – 5 PM"
+    french = isolated_locale("fr")
+    assert FORMS["full 1"].say(MOMENT, french) == "lundi 3 janvier 2022"
+    assert FORMS["long week -1"].say(-2, french) == "il y a 2 semaines"
     assert FORMS["territories FR"].say(None, isolated_locale("jbo")) is None
+    # Babel cannot tell the parts of the day that zh_Hant parts such an interval by.
+    assert FORMS["hours 9"].say((time(9, 5), time(9, 20)), isolated_locale("zh_Hant")) is None
 
 
 def form_saying(key, english, german):

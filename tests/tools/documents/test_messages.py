@@ -108,7 +108,8 @@ def test_unnumbered_variables_keep_their_order_or_the_text_stays():
     for one, other in (("%s", "%d"), ("%d", "%d"), ("{}", "{}"), ("%@", "%@")):
         left, text = [], THEMES.format(one, other)
         assert in_catalogue(BACKWARDS, text, on_left=left.append) == "" and left == [text]
-    assert in_catalogue(BACKWARDS, f"<p>{THEMES}</p><p>and {{}} now</p>".format("%s", "%d", "%s"), "#, c-format\n") == ""
+    blocks = f"<p>{THEMES.format('%s', '%d')}</p><p>and %s now</p>"
+    assert in_catalogue(BACKWARDS, blocks, "#, c-format\n") == ""
     for one, other in (("%1$s", "%2$d"), ("%(a)s", "%(b)s"), ("%1", "%2"), ("{a}", "{b}")):
         assert in_catalogue(BACKWARDS, THEMES.format(one, other)) == f"theme the {other} from inherits {one} theme the"
 

@@ -72,7 +72,7 @@ def test_paragraphs_are_translated_with_their_formats():
         (run("all bold", BOLD), None),
         (run("see the ") + f'<w:hyperlink r:id="x">{run("link here", LINK)}</w:hyperlink>' + run(" now"), None),
         (run("page ") + FIELD + run(" of the book"), None),
-        ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>", run("ONE</w:t><w:br/><w:t xml:space=\"preserve\">TWO")),
+        ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>", run('ONE</w:t><w:br/><w:t xml:space="preserve">TWO')),
         (box, box),
         ("", None),
     ):
