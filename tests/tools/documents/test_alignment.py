@@ -59,26 +59,32 @@ def test_words_belong_together_where_each_chooses_the_other():
     assert weights.argmax(axis=1).tolist() == [0, 1, 2]
 
 
+class Reading(WordByWord):
+    """Translates what the function `read` makes of a text."""
+
+    def __init__(self, read, word=str):
+        super().__init__(word)
+        self.read = read
+
+    def explain(self, texts, on_progress=None):
+        return super().explain([self.read(text) for text in texts], on_progress)
+
+
 @pytest.mark.parametrize("text", ["ﬁne  one two", "1²\u00a0three", "a\u0301 b", "x\ufffdy z", "o\u00adne tw\u200bo"])
 def test_text_that_the_tokenizer_normalises_keeps_its_words_apart(text):
-    class Normalising(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain([mend(text, nfkc=True) for text in texts])
-
-    ((_, weights),) = align_words(Normalising(), [text])
+    ((_, weights),) = align_words(Reading(lambda text: mend(text, nfkc=True)), [text])
     assert weights.shape[1] == len(tokens_of(text)) and (weights.argmax(axis=0)[[0, -1]] == [0, len(weights) - 1]).all()
 
 
 @pytest.mark.parametrize("text", ["😀 one two ❤️", "→one two", "one two 👩‍🚀"])
 def test_symbols_around_a_text_that_the_model_does_not_read_stay(text):
-    class Unreading(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain(["one two" for _ in texts])
+    ((target, weights),) = align_words(Reading(lambda text: "one two"), [text])
+    assert target == text and weights.argmax(axis=1).tolist() == list(range(len(tokens_of(text))))
 
-    ((target, weights),) = align_words(Unreading(), [text])
-    plain = align_words(WordByWord(), ["one two"])[0].text
-    assert target == text.replace("one two", plain)
-    assert weights.argmax(axis=1).tolist() == list(range(len(tokens_of(text))))
+
+def test_a_model_that_reads_small_letters_is_explained_once():
+    (found,) = align_words(Reading(str.lower, str.upper), ["One A three ★"])
+    assert found.text == "ONE A THREE ★"
 
 
 def test_long_text_is_explained_part_by_part():
@@ -126,34 +132,24 @@ TAG = re.compile(r"<[^<>]+>")
 
 # Source, reference, and alignment: source token - target token, signs counted; "" is 0-0 1-1 2-2 ...
 REFERENCES = [
-    ("<b>Two men</b> are playing", "<b>Zwei Männer</b> spielen", "0-0 1-1 2-2 3-2"),
-    ("I have <b>seen</b> the dog", "Ich habe den Hund <b>gesehen</b>", "0-0 1-1 2-4 3-2 4-3"),
     ("I have seen <b>the dog</b>", "Ich habe <b>den Hund</b> gesehen", "0-0 1-1 2-4 3-2 4-3"),
     ("I have <i>seen <b>the dog</b></i>", "Ich habe <i><b>den Hund</b> gesehen</i>", "0-0 1-1 2-4 3-2 4-3"),
     ("Today <b>I</b> go home", "Heute gehe <b>ich</b> nach Hause", "0-0 1-2 2-1 3-3 3-4"),
     ("a <a>football player</a> runs", "ein <a>Fußballspieler</a> rennt", "0-0 1-1 2-1 3-2"),
-    ("a <b>football</b> <i>player</i> runs", "ein <b><i>Fußballspieler</i></b> rennt", "0-0 1-1 2-1 3-2"),
     ("See <a>this page</a>, please", "Siehe bitte <a>diese Seite</a>", "0-0 1-2 2-3 4-1"),
-    ("<i>If</i> it rains, we <b>stay</b>", "<i>Wenn</i> es regnet, <b>bleiben</b> wir", "0-0 1-1 2-2 3-3 4-5 5-4"),
     ("The dog <b>of the man</b> barks", "<b>Des Mannes</b> Hund bellt", "0-2 1-2 2-0 3-0 4-1 5-3"),
     ("He <u>takes off</u> his hat", "Er <u>nimmt</u> den Hut ab", "0-0 1-1 2-4 3-2 4-3"),
-    ("<a>Home</a> | <a>News</a>", "<a>Start</a> | <a>Neues</a>", ""),
-    ("<b>one <i>two <u>three</u></i></b> four", "<b>eins <i>zwei <u>drei</u></i></b> vier", ""),
     ("<p><b>The <i>whole</i> text</b></p>", "<p><b>Der <i>ganze</i> Text</b></p>", ""),
     ("Good morning, <b>Mr. Smith</b>!", "Guten Morgen, <b>Herr Smith</b>!", "0-0 1-1 2-2 3-3 4-3 5-4 6-5"),
-    ("An <b>old</b> man in <i>a hat</i>", "Ein <b>alter</b> Mann mit <i>Hut</i>", "0-0 1-1 2-2 3-3 5-4"),
     ("in <i>the</i> morning", "<i>am</i> Morgen", "0-0 1-0 2-1"),
     ("first line<br/> second line", "erste Zeile<br/> zweite Zeile", ""),
     ("the dog <br> that I saw", "der Hund <br> den ich sah", "0-0 1-1 2-2 3-3 4-4"),
-    ("a cat<img/> sleeps", "eine Katze<img/> schläft", ""),
     ("a <img/>cat sleeps here", "hier schläft eine <img/>Katze", "0-2 1-3 2-1 3-0"),
     ("Press <kbd/> to start", "Zum Starten <kbd/> drücken", "0-2 1-0 2-1"),
     ("Press <kbd/>.", "Drücken <kbd/>.", ""),
     ("the <a>European Union</a>'s law", "das Gesetz der <a>Europäischen Union</a>", "0-0 1-3 2-4 3-2 4-2 5-1"),
     ("He said: “<i>Come here</i>”", "Er sagte: „<i>Komm her</i>“", ""),
     ("a book <b> about</b> love", "ein Buch <b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
-    ("a book<b> about</b> love", "ein Buch<b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
-    ("a <b>book </b>about love", "ein <b>Buch </b>über die Liebe", "0-0 1-1 2-2 3-4"),
     ("<b>red</b> and <b>green</b> apples", "<b>grüne</b> und <b>rote</b> Äpfel", "0-2 1-1 2-0 3-3"),
     ("the <a>man</a> <i>who <a>sings</a></i>", "der <a>Mann</a>, <i>der <a>singt</a></i>", "0-0 1-1 2-3 3-4"),
     ("<a></a>Chapter one", "<a></a>Kapitel eins", ""),
@@ -180,7 +176,7 @@ def text_of(fragment):
     return re.sub(r" +(\.?)", lambda match: match[1] or " ", text).strip()
 
 
-def test_tags_are_around_the_words_of_34_references_made_by_hand():
+def test_tags_are_around_the_words_of_references_made_by_hand():
     found = [translated(source, text_of(target), alignment) for source, target, alignment in REFERENCES]
     expected = [reference for _, reference, _ in REFERENCES]
     differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
@@ -227,16 +223,9 @@ def test_signs_that_the_model_does_not_read_stay_between_the_words_around_them()
     translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, max_length=31, known=known)
     (one, _), (two, _), *_ = tiny.learned_pairs()
     texts = [f"{one} ★ {two}", f"{one} 今天+{two} ※ {one} …", f"{one} “{two}”"]
-    for text, (translation, weights) in zip(texts, align_words(translator, texts), strict=True):
-        assert translation.replace(" ", "") == translator.translate(text).replace(" ", "")
+    translated, aligned = translator.translate(texts), align_words(translator, texts)
+    for text, right, (translation, weights) in zip(texts, translated, aligned, strict=True):
+        assert translation.replace(" ", "") == right.replace(" ", "")
         tokens, source_tokens = ([words[slice(*span)] for span in tokens_of(words)] for words in (translation, text))
         for sign in {*"★今天+※"} & {*tokens}:
             assert weights[tokens.index(sign)].tolist() == [float(token == sign) for token in source_tokens]
-
-
-def test_a_model_that_reads_small_letters_is_explained_once():
-    class Small(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain([text.lower() for text in texts], on_progress)
-
-    assert [found.text for found in align_words(Small(str.upper), ["One A three ★"])] == ["ONE A THREE ★"]

@@ -25,10 +25,8 @@ def translations(memory, *texts):
 
 def test_texts_are_equal_if_the_model_reads_them_alike():
     for source, text, is_equal in (
-        ("one two", " one \u3000 two\u200b ", True),
-        ("one\ttwo", "one two", True),
+        ("one\ttwo", " one \u3000 two\u200b ", True),
         ("Cafe\u0301", "Caf\u00e9", True),
-        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940", True),
         ("one two", "one two.", False),
         ("one two", "onetwo", False),
         ("\u0646\u0645\u06cc\u200c\u062e", "\u0646\u0645\u06cc\u062e", False),  # a joiner is seen
@@ -78,21 +76,18 @@ def test_similar_entries_come_best_first_down_to_the_threshold():
         assert memory.find(text) == [Match(source, source.title(), percent) for source, percent in found]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text("ab ö", max_size=9), st.lists(st.text("ab ö", max_size=9), max_size=9), st.integers(1, 99))
 def test_the_similarity_is_that_of_the_definition(text, sources, threshold):
     mended = {" ".join(source.split()): source for source in sources if source.strip()}
     key = " ".join(text.split())
-    expected = []
-    for source in mended if key and key not in mended else []:
-        kept = max(len(key), len(source)) - distance(key, source)
-        if 100 * kept >= threshold * max(len(key), len(source)):
-            expected.append(100 * kept // max(len(key), len(source)))
     found = Memory([(source, "x") for source in sources], threshold).find(text)
     if key in mended:
         assert found == [Match(mended[key], "x", 100)]
     else:
-        assert [match.match for match in found] == sorted(expected, reverse=True)[:3]
+        lengths = [(max(len(key), len(source)), distance(key, source)) for source in mended if key]
+        kept = [100 * (most - lost) // most for most, lost in lengths if 100 * (most - lost) >= threshold * most]
+        assert [match.match for match in found] == sorted(kept, reverse=True)[:3]
 
 
 def test_of_equal_sources_the_last_file_counts_and_in_a_file_the_last_change(tmp_path):
@@ -106,39 +101,28 @@ def test_of_equal_sources_the_last_file_counts_and_in_a_file_the_last_change(tmp
         ("", "", "three", "first"),
         ("", "", "three", "drei"),
     ]
-    paths = [tmp_path / "dates.tmx", tmp_path / "new.tmx"]
-    for path, some in zip(paths, (rows, [("", "", "one", "eins")]), strict=True):
-        path.write_text(f"<tmx><body>{''.join(unit.format(*row) for row in some)}</body></tmx>")
+    paths = [tmp_path / "dates.tmx", write(tmp_path / "new.tmx", {"en": "one", "de": "eins"})]
+    paths[0].write_text(f"<tmx><body>{''.join(unit.format(*row) for row in rows)}</body></tmx>")
     memory = Memory.open(paths[0], "en", "de")
-    found = [memory.equal(text).translation for text in ("one", "two", "three")]
-    assert found == ["by its unit", "zwei", "drei"]
-    assert Memory.open(paths, "en", "de").equal("one").translation == "eins"
-    assert Memory.open(paths[::-1], "en", "de").equal("one").translation == "by its unit"
+    assert translations(memory, "one", "two", "three") == [["by its unit"], ["zwei"], ["drei"]]
+    assert translations(Memory.open(paths, "en", "de"), "one") == [["eins"]]
+    assert translations(Memory.open(paths[::-1], "en", "de"), "one") == [["by its unit"]]
 
 
-@pytest.mark.parametrize(
-    ("languages", "translation"),
-    [
-        (("en", "de"), "eins"),  # the only pair of these languages
-        (("eng_Latn", "deu"), "eins"),
-        (("de", "EN"), None),  # the other direction: another source
-        (("en", "pt"), "pt of pt-BR"),
-        (("en", "pt-PT"), "pt-PT"),
-        (("en", "zh-Hant"), "zh-TW"),
-        (("en", "sr-Latn"), "sr_Latn_RS"),
-        (("en", "x-elvish"), "elvish"),
-    ],
-)
-def test_languages_are_those_of_the_codes_by_language_and_script(tmp_path, languages, translation):
-    units = [
-        {"EN-US": "one", "de-DE": "eins"},
-        {"en": "one", "pt-PT": "pt-PT"},
-        {"en": "one", "pt-BR": "pt of pt-BR"},
-        {"en": "one", "zh-TW": "zh-TW", "zh-CN": "zh-CN", "sr_Latn_RS": "sr_Latn_RS", "X-Elvish": "elvish"},
-    ]
-    memory = Memory.open(write(tmp_path / "a.tmx", *units), *languages)
-    assert memory.find("one") == ([Match("one", translation, 100)] if translation else [])
-    assert memory.find("eins") == ([] if translation else [Match("eins", "one", 100)])
+def test_languages_are_those_of_the_codes_by_language_and_script(tmp_path):
+    units = [{"EN-US": "one", "de-DE": "eins"}, {"en": "one", "pt-PT": "pt-PT"}, {"en": "one", "pt-BR": "of pt-BR"}]
+    units += [{"en": "one", "zh-TW": "zh-TW", "zh-CN": "zh-CN", "sr_Latn_RS": "sr_Latn_RS", "X-Elvish": "elvish"}]
+    path = write(tmp_path / "a.tmx", *units)
+    for target, translation in (
+        ("deu", "eins"),  # the only pair of these languages
+        ("pt", "of pt-BR"),
+        ("pt-PT", "pt-PT"),
+        ("zh-Hant", "zh-TW"),
+        ("sr-Latn", "sr_Latn_RS"),
+        ("x-elvish", "elvish"),
+    ):
+        assert translations(Memory.open(path, "eng_Latn", target), "one", "eins") == [[translation], []]
+    assert translations(Memory.open(path, "de", "EN"), "one", "eins") == [[], ["one"]]  # another source
 
 
 def test_the_code_itself_comes_before_others_in_a_unit_and_in_a_file(tmp_path):
@@ -181,8 +165,7 @@ def test_only_similar_entries_need_the_package(monkeypatch):
         Memory([], 99)
 
 
-HEADER = """<header creationtool="hand" creationtoolversion="1" segtype="sentence" o-tmf="none" adminlang="en"
- srclang="*all*" datatype="plaintext"><note xml:lang="en">no text</note></header>"""
+HEADER = '<header adminlang="en"\n srclang="*all*" datatype="plaintext"><note xml:lang="en">no text</note></header>'
 
 
 def tmx(*segments, doctype='<!DOCTYPE tmx SYSTEM "tmx14.dtd">', declaration='<?xml version="1.0"?>'):
@@ -203,12 +186,10 @@ def texts(tmp_path, data, name="memory.tmx"):
 
 def test_the_text_of_a_segment_has_no_code_and_one_space_for_white_space(tmp_path):
     for segment, text in (
-        ("one two", "one two"),
         ("\n   one\n\ttwo  ", "one two"),
         ("one\u00a0: two", "one\u00a0: two"),  # no white space of XML
         ("a &lt;b&gt; &amp; c &#x4E2D;", "a <b> & c 中"),
-        ("<![CDATA[a < b]]>", "a < b"),
-        ("a<!-- comment --> b<?pi x?>", "a b"),
+        ("<![CDATA[a < b]]><!-- comment --><?pi x?>", "a < b"),
         ('The <bpt i="1" x="1">&lt;b&gt;</bpt>red<ept i="1">&lt;/b&gt;</ept> house', "The red house"),
         ('<it pos="begin">{\\b</it>Bold <hi type="term">term <ph x="1">%s</ph>here</hi>', "Bold term here"),
         ('See<ph x="1">[note: <sub datatype="html">a <bpt i="1">b</bpt>note</sub>]</ph> below', "See below"),
@@ -231,15 +212,11 @@ def test_a_unit_has_a_text_in_each_language_under_either_attribute(tmp_path):
     assert read(tmp_path, prefixed) == units
 
 
-@pytest.mark.parametrize(
-    ("charset", "declared"),
-    [("utf-8-sig", ""), ("utf-16", ""), ("utf-16", "UTF-16"), ("utf-8", "utf-8"), ("cp1252", "windows-1252")],
-)
-def test_a_file_is_read_in_its_charset_packed_or_not(tmp_path, charset, declared):
-    declaration = f'<?xml version="1.0" encoding="{declared}"?>' if declared else '<?xml version="1.0"?>'
-    data = tmx("Größe €", declaration=declaration).encode(charset)
-    assert texts(tmp_path, data) == ["Größe €"]
-    assert texts(tmp_path, gzip.compress(data), "memory.tmx.gz") == ["Größe €"]
+def test_a_file_is_read_in_its_charset_packed_or_not(tmp_path):
+    for charset, declared in (("utf-8-sig", ""), ("utf-16", ""), ("utf-16", "UTF-16"), ("cp1252", "windows-1252")):
+        declaration = f'<?xml version="1.0" encoding="{declared}"?>' if declared else '<?xml version="1.0"?>'
+        data = tmx("Größe €", declaration=declaration).encode(charset)
+        assert texts(tmp_path, data) == texts(tmp_path, gzip.compress(data), "memory.tmx.gz") == ["Größe €"]
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-le"])
@@ -253,14 +230,12 @@ def test_a_character_that_xml_forbids_is_left_out(tmp_path, charset):
         assert texts(tmp_path, tmx(f"{'g' * start}&#x0001;&amp;h"))[0][start:] == "&h"
 
 
-BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
-FOREIGN = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
-
-
 def test_what_is_damaged_or_dangerous_is_refused_in_one_line(tmp_path):
+    bomb = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
+    foreign = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     for data, named in (
-        (tmx("one", "&b;", doctype=BOMB), "an entity of its own in line 1.*: a"),
-        (tmx("&a;", doctype=FOREIGN), "an entity of its own in line 1.*: a"),
+        (tmx("one", "&b;", doctype=bomb), "an entity of its own in line 1.*: a"),
+        (tmx("&a;", doctype=foreign), "an entity of its own in line 1.*: a"),
         (tmx("one&nbsp;two", doctype=""), "line 2, column .*: undefined entity"),
         (tmx("one", "<b>two", "three"), "not well-formed XML: line 3, column .*: mismatched tag"),
         (tmx("one")[:-6], "not well-formed XML: line 3, column .*: no element found"),
@@ -285,13 +260,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read(tmp_path, gzip.compress(tmx("one").encode())[:-9], "a.tmx.gz")
 
 
-def test_units_come_before_the_end_of_the_file_is_read(tmp_path):
+def test_units_come_before_the_end_of_the_file_is_read_and_what_stands_outside_of_one_is_left_out(tmp_path):
     (tmp_path / "memory.tmx").write_text(tmx(*("many words " * 100 for _ in range(1000)))[:-6])
     assert next(read_units(tmp_path / "memory.tmx"))[0][:3] == ("en", ("many words " * 100).strip(), True)
-    with pytest.raises(UserError, match="no element found"):
-        list(read_units(tmp_path / "memory.tmx"))
-
-
-def test_what_stands_outside_a_unit_is_left_out(tmp_path):
     for body in ("<seg>lost</seg>", '<tuv xml:lang="en"><seg>lost</seg></tuv>', "<bpt>lost</bpt>"):
         assert texts(tmp_path, f"<tmx>{body}</tmx>") == []

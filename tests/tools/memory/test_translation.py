@@ -94,10 +94,7 @@ def test_sentences_take_their_translation_from_the_memory_and_the_model_translat
     similar = MemoryTranslator(BySentence(), Memory(SENTENCES, 40))
     recalled = [[match.source for match in row] for row in similar.recall(["Three. g.", "Three.", "f. g."])]
     assert recalled == [["Three.", "Three."], ["Three."], ["x. y."]]  # equal to a sentence, and similar to the text
-
-
-def test_sentences_without_space_between_them_get_some_where_their_translations_need_it():
-    translator = MemoryTranslator(BySentence(), Memory(SENTENCES))
+    # Without space between them, they get some where their translations need it.
     found = translator.translate(["一。二。一。", "二。a。二。b", "一。a"])
     assert found == ["Eins。Zwei. Eins。", "Zwei. A。Zwei. B", "Eins。A"]
 
@@ -179,33 +176,19 @@ def coded(tmp_path, source, target):
     return MemoryTranslator(UPPER, Memory.open(path, "en", "de"))
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "page", "right"),
-    [
-        (
-            'Click <bpt i="1">[</bpt>Save<ept i="1">]</ept> now',
-            'Klicken Sie jetzt auf <bpt i="1">[</bpt>Speichern<ept i="1">]</ept>',
-            "<p> Click <b>Save</b> now </p>",
-            "<p> Klicken Sie jetzt auf <b>Speichern</b> </p>",
-        ),
-        (
-            '<bpt i="1" x="2"/>Open<ept i="1"/> the <bpt i="2" x="1"/>new file<ept i="2"/>',
-            'Die <bpt i="1" x="1"/>neue Datei<ept i="1"/> <bpt i="2" x="2"/>öffnen<ept i="2"/>',
-            "<p><b>Open</b> the <i>new file</i></p>",
-            "<p>Die <i>neue Datei</i> <b>öffnen</b></p>",
-        ),
-        ("Press <ph/>!", "Drücken Sie <ph/>!", "<p>Press <kbd>x</kbd>!</p>", "<p>Drücken Sie <kbd>x</kbd>!</p>"),
-        (
-            'a <bpt i="1"/>b<ept i="1"/> <it pos="begin"/>c d',
-            '<bpt i="1"/>e<ept i="1"/> f <it pos="begin"/>g',
-            "<p>a <b>b</b> <br>c d</p>",
-            "<p><b>e</b> f <br>g</p>",
-        ),
-        ("a <ept i='1'/>b<bpt i='2'/>", "c d", "<p>a <b>b</b></p>", "<p>c <b>d</b></p>"),  # no pairs
-    ],
-)
-def test_codes_of_an_entry_place_the_tags_and_one_before_a_sign_matches(tmp_path, source, target, page, right):
-    assert translate_bytes(coded(tmp_path, source, target), page.encode(), "html").decode() == right
+def test_codes_of_an_entry_place_the_tags_and_one_before_a_sign_matches(tmp_path):
+    for source, page, target, right in (
+        ("A (1)b(/1) c", "<p> A <b>b</b> c </p>", "d e f (1)g(/1)", "<p> d e f <b>g</b> </p>"),
+        ("(2)a(/2) b (1)c d(/1)", "<b>a</b> b <i>c d</i>", "b (1)c d(/1) (2)e(/2)", "b <i>c d</i> <b>e</b>"),
+        ("a <ph/>!", "a <kbd>x</kbd>!", "c d <ph/>!", "c d <kbd>x</kbd>!"),
+        ("a (1)b(/1) <it pos='begin'/>c d", "a <b>b</b> <br>c d", "(1)e(/1) f <it pos='begin'/>g", "<b>e</b> f <br>g"),
+        ("a <ept i='1'/>b<bpt i='2'/>", "a <b>b</b>", "c d", "c <b>d</b>"),  # no pairs
+    ):
+        marked = [
+            re.sub(r"\((\d)\)(.*?)\(/\1\)", rf"<bpt i='{side}\1' x='\1'>[</bpt>\2<ept i='{side}\1'>]</ept>", text)
+            for side, text in (("1", source), ("2", target))
+        ]
+        assert translate_bytes(coded(tmp_path, *marked), page.encode(), "html").decode() == right
 
 
 def test_a_message_is_found_with_its_codes_as_they_are_written(tmp_path):
