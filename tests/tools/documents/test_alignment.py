@@ -1,3 +1,5 @@
+"""What documents are divided into, and where the tags of a text are in its translation."""
+
 import re
 from types import SimpleNamespace
 
@@ -7,17 +9,66 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.data.full_stops import Known
+from keras_transformer.errors import UserError
 from keras_transformer.normalization import mend
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.alignment import align_words, built
-from keras_transformer.tools.documents.fragment import layout_of, parts_of
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
-from keras_transformer.tools.documents.units import joined
+from keras_transformer.tools.documents.units import Unit, joined, replaced
 from keras_transformer.tools.documents.xml import parse
 from keras_transformer.translation.translator import Translator
 from keras_transformer.words import tokens_of
 from tests import tiny
 from tests.tools.documents.fake import UPPER, Backwards, WordByWord
+
+TAG = re.compile(r"<[^<>]+>")
+
+
+def test_broken_xml_is_named_with_its_line():
+    for text, line in (("<a>\n<b></a>", 2), ("", 1), ("<a>\n\n&x;</a>", 3), ("<a/><b/>", 1)):
+        with pytest.raises(UserError, match=f"page.xliff is not well-formed XML: line {line}, column "):
+            parse(text, "page.xliff")
+
+
+def test_tags_are_opening_closing_and_empty_ones():
+    parts = parts_of("a<b x='1'>c</b><br><i/><c.yellow.bg_blue>", TAG)
+    assert parts[0] == "a" and parts[2] == "c"
+    found = [(part.kind, part.name, part.breaks) for part in parts if isinstance(part, Mark)]
+    assert found[:3] == [(OPEN, "b", False), (CLOSE, "b", False), (EMPTY, "br", True)]
+    assert found[3:] == [(EMPTY, "i", False), (OPEN, "c", False)]  # in subtitles, a name ends at a dot
+
+
+def test_the_text_has_neither_tags_nor_white_space_of_the_layout():
+    for fragment, text in (
+        ("<p> A <b>red</b>  bus</p>\n", "A red bus"),
+        ("one<br>two\n   three", "one two three"),
+        ("Press <kbd/>.", "Press."),
+        ("see <x/> here", "see here"),
+        ("a <b> c</b>", "a c"),
+        ("<x/><b><i/></b>", ""),
+    ):
+        assert layout_of(parts_of(fragment, TAG)).text == text
+
+
+def test_tags_around_the_whole_stay_outside():
+    layout = layout_of(parts_of("<p> <b>one <i>two</i></b> <br></p>", TAG))
+    assert "".join(getattr(part, "text", part) for part in layout.before) == "<p> <b>"
+    assert "".join(getattr(part, "text", part) for part in layout.after) == "</b> <br></p>"
+    assert [(child.start, child.end) for child in layout.root.children] == [(4, 7)]
+
+
+@pytest.mark.parametrize("fragment", ["a <b>c", "a</b> c", "x <b>a <i>c</b> d</i> e"])
+def test_tags_without_partner_are_empty_ones(fragment):
+    layout = layout_of(parts_of(fragment, TAG))
+    elements = [*layout.root.children, *(inner for child in layout.root.children for inner in child.children)]
+    assert [element.opening.text for element in elements if element.closing] == (["<b>"] if "<i>" in fragment else [])
+
+
+def test_only_the_spans_of_changed_units_are_replaced():
+    units = [Unit(0, 1, ["a"], joined), Unit(2, 3, ["b"], joined), Unit(4, 4, ["c"], joined, is_apart=True)]
+    assert replaced("a b c", units, [units[0].parts, ["B"], units[2].parts]) == "a B cc"
+
 
 GLOSSARY = {"red apple": "roter Apfel", "tree": "großer Baum", "電話": "phone"}
 
@@ -128,8 +179,6 @@ def test_real_explanations_of_the_lines_of_a_text_make_that_of_the_text():
     assert "ZWEI ODER 2" in whole.text and whole.weights[row].tolist() == [1, *[0] * 7]
 
 
-TAG = re.compile(r"<[^<>]+>")
-
 # Source, reference, and alignment: source token - target token, signs counted; "" is 0-0 1-1 2-2 ...
 REFERENCES = [
     ("I have seen <b>the dog</b>", "Ich habe <b>den Hund</b> gesehen", "0-0 1-1 2-4 3-2 4-3"),
@@ -177,19 +226,15 @@ def text_of(fragment):
 
 
 def test_tags_are_around_the_words_of_references_made_by_hand():
-    found = [translated(source, text_of(target), alignment) for source, target, alignment in REFERENCES]
-    expected = [reference for _, reference, _ in REFERENCES]
-    differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
-    tags = sum(len(TAG.findall(reference)) for reference in expected)
-    assert sum(len(TAG.findall(reference)) for _, reference in differing) <= 0.05 * tags, differing
-    for fragment in found:
-        parse(f"<p>{fragment.replace('<br>', '<br/>')}</p>", "the fragment")
+    found = {reference: translated(source, text_of(reference), pairs) for source, reference, pairs in REFERENCES}
+    differing = {reference: text for reference, text in found.items() if text != reference}
+    assert differing.keys() <= {"Zum Starten <kbd/> drücken"}, differing  # there, the tag stands at the start
 
 
 WORDS = st.text("ab ", min_size=1, max_size=7).map(lambda text: f" {text}x" if text[0] == " " else f"{text}x")
-EMPTY = st.sampled_from(["<br/>", "<img/>", "\n  "])
+GAPS = st.sampled_from(["<br/>", "<img/>", "\n  "])
 FRAGMENTS = st.recursive(
-    WORDS | EMPTY,
+    WORDS | GAPS,
     lambda inside: st.builds(
         lambda name, parts: f" <{name}>{''.join(parts)}</{name}>",
         st.sampled_from("abi"),
