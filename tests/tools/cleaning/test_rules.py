@@ -95,13 +95,13 @@ def test_every_script_of_a_language_is_its_own_and_words_that_stand_on_both_side
         assert bool(rule("Wo ist die nächste Haltestelle?", text)) == is_foreign
 
 
-def test_a_language_that_the_identifier_does_not_know_is_named():
+def test_a_language_that_the_identifier_does_not_know_is_named_and_so_is_the_package_that_is_missing(monkeypatch):
     assert rules_of(CleaningSettings(), "nb", "por_BR")["language_odds"]("Hvor er den neste stasjonen?", "Sim.") == ""
     with pytest.raises(UserError, match="py3langid does not know the language 'haw': set `language_odds` to 0"):
         rules_of(CleaningSettings(), "en", "haw")
-
-
-def test_without_its_package_language_identification_says_so(monkeypatch):
+    for language in ("xq", ""):
+        with pytest.raises(UserError, match=f"no language is called '{language}'.* `min_script` to 0"):
+            scripts_to_keep(language)
     monkeypatch.setattr(rules, "_identifier", rules._identifier.__wrapped__)  # not the one that is loaded already
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(UserError, match="pip install py3langid, or set `language_odds` to 0"):
@@ -114,20 +114,17 @@ def test_the_skeleton_forgets_case_punctuation_and_width_and_an_ideograph_is_as_
     assert width("我是学生。") == 13 and width("はい가") == 6 and width("I am über") == 9
 
 
-def test_letters_are_counted_with_their_marks():
+def test_letters_are_counted_with_their_marks_and_numbers_are_not_in_their_way():
     assert letter_share("नमस्ते!") == pytest.approx(6 / 7)
     assert letter_share("** a --") == 0.2 and letter_share(" ") == letter_share("12 | 13") == 0
     texts = "10,000 yen|2026年3月3日|１万円|US$ 5|20%|%20|१२.५ किलो|5 °C|2061. 6. 14.|7 – 9".split("|")
-    assert {letter_share(text) for text in texts} == {1}  # numbers are not in the way of letters
+    assert {letter_share(text) for text in texts} == {1}
 
 
-def test_the_share_of_a_script_is_among_words_alone():
+def test_the_share_of_a_script_is_among_words_alone_and_letters_names_and_capitals_are_no_other_script():
     assert script_share("Tom sagt: 123 привет", "Latn") == pytest.approx(2 / 3)
     assert script_share("日本語のテキスト text", "Jpan") == pytest.approx(5 / 6)  # 日, 本, 語, の, テキスト
     assert script_share("42!", "Cyrl") == 1 and script_share("word", "Jpan", "word") == 0
-
-
-def test_shared_letters_names_and_capitals_are_no_other_script():
     for text, script, other in (
         ("コーヒーメーカー", "Jpan", ""),  # the prolonged sound mark is in several scripts
         ("DVDプレーヤー", "Jpan", ""),
@@ -135,12 +132,6 @@ def test_shared_letters_names_and_capitals_are_no_other_script():
         ("XX век", "Cyrl", "The 20th century"),
     ):
         assert script_share(text, script, other) == 1
-
-
-def test_a_language_that_unicode_does_not_know_is_named():
-    for language in ("xq", ""):
-        with pytest.raises(UserError, match=f"no language is called '{language}'.* `min_script` to 0"):
-            scripts_to_keep(language)
 
 
 ENGLISH_AND_GERMAN = NumberForms(["en", "de"])

@@ -32,17 +32,14 @@ def stumble(translator):
     return [][0]
 
 
-def test_a_function_runs_in_a_process_of_its_own_and_asks_the_translator_here():
+def test_a_document_is_translated_in_a_process_of_its_own_as_here_and_asks_the_translator_here():
     process, texts, protection = run_apart(own_process, 5, UPPER)
     assert process != os.getpid() and texts == ["ONE"] and protection is None
-    assert multiprocessing.active_children() == []
-
-
-def test_a_document_is_translated_as_in_this_process():
     translator, page = Backwards(Protection({"apple": "Apfel"})), "<p>the <b>apple</b> tree</p>"
     expected = translate_bytes(translator, page.encode(), "html")
     assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, page.encode(), "html") == expected
     assert translate_pages_apart(translator, [page, ""]) == [expected.decode(), ""]
+    assert multiprocessing.active_children() == []
 
 
 class Broken:
@@ -61,6 +58,7 @@ def test_what_goes_beyond_the_limits_is_refused_and_an_error_of_the_translator_e
 
 
 def test_hostile_documents_do_not_hold_up_others_and_end_when_nobody_waits_for_them(monkeypatch):
+    monkeypatch.setattr(apart.SLOW, "most", 9)  # eight work at a time, one waits
     gone = threading.Event()
     places = apart.SLOW.most + 4
     with ThreadPoolExecutor(places) as pool:

@@ -116,16 +116,13 @@ def test_what_a_charset_lacks_is_a_reference_or_the_document_becomes_utf_8():
     assert translate_bytes(translator, PO.format("CHARSET").encode(), "po").decode().count("charset=UTF-8\\n") == 1
 
 
-def test_a_browser_reads_latin_1_as_windows_1252_and_a_mark_of_byte_order_decides():
+def test_a_browser_reads_latin_1_as_windows_1252_a_mark_of_byte_order_decides_and_a_wrong_charset_is_told():
     data = b"<meta charset=iso-8859-1><p>one \x96 \x80</p>"
     assert translate_bytes(translating_one("zw\u00f6"), data, "html") == data.replace(b"one", b"zw\xf6")
     for charset in ("utf-16-be", "utf-8"):
         data = ("\ufeff" + XLIFF.format("UTF-16")).encode(charset)
         found = translate_bytes(translating_one("один"), data, "xliff").decode(charset)
         assert found.startswith("\ufeff<?xml") and "<target>один café</target>" in found
-
-
-def test_a_charset_that_is_none_or_wrong_is_told():
     for name in ("klingon", "base64"):
         with pytest.raises(UserError, match=f"a.po declares a charset that does not exist.* Received: '{name}'"):
             translate_bytes(SAME, PO.format(name).encode(), "po", "a.po")

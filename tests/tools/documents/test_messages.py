@@ -32,13 +32,13 @@ TEXTS = [
 ]
 
 
-def catalogue(text, before=""):
-    return f'msgid ""\nmsgstr "Language: de\\n"\n\n{before}msgid {quoted(text)}\nmsgstr ""\n'.encode()
+def translated(translator, text, **how):
+    return translate_bytes(translator, text.encode(), "po", **how).decode()
 
 
 def in_catalogue(translator, text, before="", **how):
-    found = translate_bytes(translator, catalogue(text, before), "po", **how).decode()
-    return denormalize(found.split("msgstr ")[-1].strip())
+    catalogue = f'msgid ""\nmsgstr "Language: de\\n"\n\n{before}msgid {quoted(text)}\nmsgstr ""\n'
+    return denormalize(translated(translator, catalogue, **how).split("msgstr ")[-1].strip())
 
 
 def in_xliff(translator, text, **how):
@@ -170,22 +170,14 @@ msgstr "behalten"
 """
 
 
-def empty(catalogue):
-    """The catalogue without the translations that are upper-cased sources."""
-    catalogue = re.sub(r'(?m)^"(TWO|OF) .*\n', "", catalogue)
-    return re.sub(r'(?m)^(msgstr(?:\[\d\])?) ".*(?:FILE).*"$', r'\1 ""', catalogue)
-
-
-def test_messages_without_translation_get_one_and_those_of_people_stay_to_the_byte():
-    assert 'msgstr ""\n\n#~' in empty(CATALOGUE) and 'msgstr[1] ""' in empty(CATALOGUE)
-    assert translate_bytes(UPPER, empty(CATALOGUE).encode(), "po").decode() == CATALOGUE
-    assert translate_bytes(SAME, CATALOGUE.encode(), "po") == CATALOGUE.encode()
-
-
-@pytest.mark.parametrize("line", ["hello", 'msgid no quote"', 'msgid "open'])
-def test_a_line_that_belongs_to_no_message_is_named(line):
-    with pytest.raises(UserError, match="a.po is no gettext catalogue: line 3 belongs to no message"):
-        translate_bytes(SAME, f'msgid ""\nmsgstr "x"\n{line}\n'.encode(), "po", "a.po")
+def test_messages_without_translation_get_one_those_of_people_stay_to_the_byte_and_other_lines_are_named():
+    empty = re.sub(r'(?m)^"(TWO|OF) .*\n', "", CATALOGUE)
+    empty = re.sub(r'(?m)^(msgstr(?:\[\d\])?) ".*(?:FILE).*"$', r'\1 ""', empty)
+    assert 'msgstr ""\n\n#~' in empty and 'msgstr[1] ""' in empty
+    assert translated(UPPER, empty) == translated(SAME, CATALOGUE) == CATALOGUE
+    for line in ("hello", 'msgid no quote"', 'msgid "open'):
+        with pytest.raises(UserError, match="a.po is no gettext catalogue: line 3 belongs to no message"):
+            translated(SAME, f'msgid ""\nmsgstr "x"\n{line}\n', path="a.po")
 
 
 def header(*lines):
@@ -202,10 +194,6 @@ def message(text, flags="", plural=None, forms=1):
 def strings_of(found):
     """The strings of all translations but the one of the header."""
     return re.findall(r'^msgstr(?:\[\d+\])? "(.*)"$', found, re.MULTILINE)[1:]
-
-
-def translated(translator, text, **how):
-    return translate_bytes(translator, text.encode(), "po", **how).decode()
 
 
 def test_flags_choose_the_variables():

@@ -54,16 +54,11 @@ Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\k20}ka {\k30}ra {\c&H0000FF&
 """
 
 
-def test_lines_are_translated_and_blank_ones_stay():
-    text = b"one  two\n\n \ttwo \r\nthree"
-    assert translate_bytes(UPPER, text, "lines") == b"ONE  TWO\n\n \tTWO \r\nTHREE"
-    assert translate_bytes(SAME, text, "lines") == text
-
-
-def test_subtitles_keep_their_times_numbers_and_line_breaks():
-    source = source_of(SUBTITLES).encode()
-    assert translate_bytes(UPPER, source, "srt").decode() == SUBTITLES
-    assert translate_bytes(SAME, source, "srt") == source
+@pytest.mark.parametrize(("format", "found"), [("lines", "ONE  TWO\n\n \tTWO \r\nTHREE"), ("srt", SUBTITLES)])
+def test_lines_and_subtitles_keep_their_times_numbers_and_line_breaks(format, found):
+    source = source_of(found).encode()
+    assert translate_bytes(UPPER, source, format).decode() == found
+    assert translate_bytes(SAME, source, format) == source
 
 
 def test_a_subtitle_ends_where_the_next_one_begins_and_text_behind_a_blank_line_is_of_it():

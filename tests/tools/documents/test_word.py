@@ -192,12 +192,9 @@ def test_relationships_name_the_parts():
             translate_bytes(SAME, archive_of(**table, **{name: "<a/>"}), "docx")
 
 
-def test_a_tab_in_a_run_of_its_own_divides_words():
+def test_a_tab_in_a_run_of_its_own_divides_words_and_other_files_are_refused():
     (unit,) = find_paragraphs(document(run("one") + "<w:r><w:tab/></w:r>" + run("two")), "a.docx")
     assert layout_of(unit.parts).text == "one two"
-
-
-def test_other_files_are_refused():
     with pytest.raises(UserError, match="a.docx is no Word document: File is not a zip file"):
         translate_bytes(SAME, b"text", "docx", "a.docx")
     with pytest.raises(UserError, match="it has no word/document.xml"):

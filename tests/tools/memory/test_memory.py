@@ -140,9 +140,7 @@ def test_the_code_itself_comes_before_others_in_a_unit_and_in_a_file(tmp_path):
     assert translations(Memory.open(path, "en-GB", "de-CH"), "one") == [["c"]]
     other = write(tmp_path / "b.tmx", {"en": "one", "de": "d"})
     assert translations(Memory.open([path, other], "en", "de"), "one") == [["d"]]
-
-
-def test_a_text_comes_before_one_that_has_lost_its_code(tmp_path):
+    # A text comes before one that has lost its code.
     units = [{"en": "Delete", "de": "Löschen"}, {"en": "Delete <ph>{0}</ph>", "de": "<ph>{0}</ph> löschen"}]
     for order in (units, units[::-1]):
         assert translations(Memory.open(write(tmp_path / "a.tmx", *order), "en", "de"), "Delete") == [["Löschen"]]
@@ -156,7 +154,9 @@ def test_a_memory_without_the_languages_says_which_it_has(tmp_path):
         Memory.open(path, "en", "de")
 
 
-def test_a_check_finds_what_is_wrong_at_the_start_of_a_file(tmp_path):
+def test_a_check_finds_what_is_wrong_at_the_start_of_a_file_and_only_similar_entries_need_the_package(
+    tmp_path, monkeypatch
+):
     check([write(tmp_path / "a.tmx", {"en": "one"})], 50)
     with pytest.raises(UserError, match="b.tmx has no unit"):
         check([tmp_path / "a.tmx", write(tmp_path / "b.tmx")])
@@ -165,9 +165,6 @@ def test_a_check_finds_what_is_wrong_at_the_start_of_a_file(tmp_path):
     for threshold in (0, 101):
         with pytest.raises(UserError, match=f"`threshold` must be between 1 and 100. Received: threshold={threshold}"):
             Memory([], threshold)
-
-
-def test_only_similar_entries_need_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     assert Memory([("one", "eins")]).find("one")
     with pytest.raises(UserError, match=re.escape(f"the package rapidfuzz, which is not installed: {matches.INSTALL}")):
@@ -239,7 +236,7 @@ def test_a_character_that_xml_forbids_is_left_out(tmp_path, charset):
         assert texts(tmp_path, tmx(f"{'g' * start}&#x0001;&amp;h"))[0][start:] == "&h"
 
 
-def test_what_is_damaged_or_dangerous_is_refused_in_one_line(tmp_path):
+def test_what_is_damaged_or_dangerous_or_cannot_be_read_is_refused_in_one_line(tmp_path):
     bomb = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
     foreign = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     for data, named in (
@@ -257,9 +254,6 @@ def test_what_is_damaged_or_dangerous_is_refused_in_one_line(tmp_path):
         with pytest.raises(UserError, match=f"memory.tmx .*{named}") as caught:
             read(tmp_path, data)
         assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
     for path, reason in ((tmp_path / "none.tmx", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(FileError, match=f"cannot read {path}: {reason}"):
             next(read_units(path))

@@ -84,7 +84,7 @@ def message(name, *languages):
     return str(caught.value)
 
 
-def test_splits_come_in_the_direction_of_the_corpus_and_each_pass_starts_anew(data_dir):
+def test_splits_come_in_the_direction_of_the_corpus_or_of_the_languages_and_each_pass_starts_anew(data_dir):
     corpus = tfds_corpus("tiny_translate/full")
     assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("tfds:tiny_translate/full", "pt", "en")
     for split, count in SIZES["full"].items():
@@ -94,9 +94,6 @@ def test_splits_come_in_the_direction_of_the_corpus_and_each_pass_starts_anew(da
         assert set(found) == pairs(split, range(count)) and len(found) == len(list(found)) == count
     assert list(corpus.train) == list(corpus.train) and corpus.notes == ()
     assert (data_dir / "tiny_translate" / "full" / "1.0.0").is_dir()
-
-
-def test_languages_turn_the_direction_around():
     for languages in (EN_PT, ("en", None), (None, "pt")):
         corpus = tfds_corpus("tiny_translate/full", *languages)
         assert (corpus.source_lang, corpus.target_lang) == EN_PT
