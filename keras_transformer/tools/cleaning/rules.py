@@ -1,5 +1,6 @@
 """The rules that need no more than one pair: each says whether the pair is to be dropped."""
 
+import copy
 import functools
 import math
 import re
@@ -163,9 +164,9 @@ def _script_rule(least: float, of_source: list[str], of_target: list[str]) -> Ru
     return rule
 
 
-@functools.cache  # a model takes a second to load
-def _identifier(source_lang: str, target_lang: str):
-    """Identifies the languages of the corpus, and those whose data in CLDR are rich: all others mislead more often."""
+@functools.cache  # it takes a second to load
+def _identifier():
+    """The model of py3langid, and its names of languages whose data in CLDR are rich."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
@@ -174,14 +175,16 @@ def _identifier(source_lang: str, target_lang: str):
             "`language_odds` to 0"
         ) from error
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    languages = tuple(_known_to(identifier, language) for language in (source_lang, target_lang))
-    rich = (name for name in identifier.labels if (locale := locale_of(name)) and len(locale.languages) >= RICH)
-    identifier.set_languages([*rich, *languages])
-    return identifier, languages
+    rich = [name for name in identifier.labels if (locale := locale_of(name)) and len(locale.languages) >= RICH]
+    return identifier, rich
 
 
 def _language_rule(odds: float, source_lang: str, target_lang: str) -> Rule:
-    identifier, (of_source, of_target) = _identifier(source_lang, target_lang)
+    """Tells apart the languages of the corpus and the rich ones: all others mislead more often."""
+    model, rich = _identifier()
+    identifier = copy.copy(model)  # for these languages alone
+    of_source, of_target = (_known_to(identifier, language) for language in (source_lang, target_lang))
+    identifier.set_languages([*rich, of_source, of_target])
 
     def rule(source, target):
         found = _another_language(identifier, source, of_source, of_target, odds)

@@ -25,19 +25,11 @@ def write(directory, examined=EXAMINED, corpus=None):
     return write_clean_corpus(directory, corpus, CleaningSettings(), ["held.en"], lambda scratch: iter(examined))
 
 
-def test_a_prepared_corpus_opens_as_a_corpus_with_the_other_splits_untouched(tmp_path):
-    write(tmp_path / "clean")
+def test_a_prepared_corpus_opens_as_a_corpus_with_the_other_splits_untouched_and_everything_is_counted(tmp_path):
+    about = write(tmp_path / "clean")
     corpus = open_corpus(f"files:{tmp_path / 'clean'}", "en", "de")
     assert list(corpus.train) == [("one", "eins"), ("two", "zwei")]
     assert list(corpus.validation) == [("val\u200b", "gültig ")] and list(corpus.test) == [("te st", "x")]
-    # Held-out pairs are no split of the output.
-    write(tmp_path / "other", corpus=pairs_corpus([("a", "b"), ("c", "d")], source_lang="en", target_lang="de"))
-    names = {"clean.json", "dropped.jsonl", "report.html", "train.de", "train.en"}
-    assert {path.name for path in (tmp_path / "other").iterdir()} == names
-
-
-def test_nothing_is_lost_and_everything_is_counted(tmp_path):
-    about = write(tmp_path / "clean")
     lines = (tmp_path / "clean/dropped.jsonl").read_text("utf-8").splitlines()
     assert list(map(json.loads, lines)) == [
         {"step": "blank", "source": "three", "target": ""},
@@ -47,6 +39,12 @@ def test_nothing_is_lost_and_everything_is_counted(tmp_path):
     assert Counter(about["dropped"]).total() == 2 and about["dropped"]["blank"] == 1
     assert json.loads((tmp_path / "clean/clean.json").read_text("utf-8")) == about
     assert about["settings"]["near_duplicates"] == 0.9
+
+
+def test_held_out_pairs_are_no_split_of_the_output(tmp_path):
+    write(tmp_path / "other", corpus=pairs_corpus([("a", "b"), ("c", "d")], source_lang="en", target_lang="de"))
+    names = {"clean.json", "dropped.jsonl", "report.html", "train.de", "train.en"}
+    assert {path.name for path in (tmp_path / "other").iterdir()} == names
 
 
 def test_after_an_error_nothing_is_left(tmp_path):
@@ -74,7 +72,6 @@ def test_an_empty_directory_is_filled_and_a_killed_start_is_no_hindrance(tmp_pat
 
 
 EVIL = pages.EVIL.rstrip()
-SETTINGS = {name: True for name in HELP}
 
 
 def data_of(examined):
@@ -82,7 +79,8 @@ def data_of(examined):
     for one in examined:
         tally.count(one)
     pairs = {"read": tally.read, "kept": tally.kept, "mended": tally.mended}
-    about = {"corpus": "files:raw", "source_lang": "en", "target_lang": "de", "settings": SETTINGS, "pairs": pairs}
+    about = {"corpus": "files:raw", "source_lang": "en", "target_lang": "de", "pairs": pairs}
+    about["settings"] = dict.fromkeys(HELP, True)
     return pages.data_of(report_page(about, tally))
 
 

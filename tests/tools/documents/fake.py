@@ -38,6 +38,13 @@ class WordByWord:
         )
 
 
+class Says(WordByWord):
+    """Translates every text by the same one."""
+
+    def translate(self, texts, on_progress=None):
+        return [self.word for _ in texts]
+
+
 class Backwards(WordByWord):
     """Writes the words in upper case and in reverse order, and hides words as `TextTranslator` does.
 
@@ -84,14 +91,10 @@ class Reorders(WordByWord):
         return found
 
 
-def backwards(word=str):
-    """Writes the words in reverse order."""
-    return Reorders(lambda length: range(length - 1, -1, -1), word=word)
-
-
 def source_of(found):
     """The text of which `UPPER` makes `found`: words of two capitals or more were translated, all the rest stayed."""
     return re.sub(r"\b[A-Z]{2,}\b", lambda match: match[0].lower(), found)
 
 
-SAME, UPPER, BACKWARDS = WordByWord(), WordByWord(str.upper), backwards()
+SAME, UPPER = WordByWord(), WordByWord(str.upper)
+BACKWARDS = Reorders(lambda length: range(length - 1, -1, -1))

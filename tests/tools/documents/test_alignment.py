@@ -1,3 +1,5 @@
+"""What documents are divided into, and where the tags of a text are in its translation."""
+
 import re
 from types import SimpleNamespace
 
@@ -7,17 +9,66 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.data.full_stops import Known
+from keras_transformer.errors import UserError
 from keras_transformer.normalization import mend
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.alignment import align_words, built
-from keras_transformer.tools.documents.fragment import layout_of, parts_of
+from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
-from keras_transformer.tools.documents.units import joined
+from keras_transformer.tools.documents.units import Unit, joined, replaced
 from keras_transformer.tools.documents.xml import parse
 from keras_transformer.translation.translator import Translator
 from keras_transformer.words import tokens_of
 from tests import tiny
 from tests.tools.documents.fake import UPPER, Backwards, WordByWord
+
+TAG = re.compile(r"<[^<>]+>")
+
+
+def test_broken_xml_is_named_with_its_line():
+    for text, line in (("<a>\n<b></a>", 2), ("", 1), ("<a>\n\n&x;</a>", 3), ("<a/><b/>", 1)):
+        with pytest.raises(UserError, match=f"page.xliff is not well-formed XML: line {line}, column "):
+            parse(text, "page.xliff")
+
+
+def test_tags_are_opening_closing_and_empty_ones():
+    parts = parts_of("a<b x='1'>c</b><br><i/><c.yellow.bg_blue>", TAG)
+    assert parts[0] == "a" and parts[2] == "c"
+    found = [(part.kind, part.name, part.breaks) for part in parts if isinstance(part, Mark)]
+    assert found[:3] == [(OPEN, "b", False), (CLOSE, "b", False), (EMPTY, "br", True)]
+    assert found[3:] == [(EMPTY, "i", False), (OPEN, "c", False)]  # in subtitles, a name ends at a dot
+
+
+def test_the_text_has_neither_tags_nor_white_space_of_the_layout():
+    for fragment, text in (
+        ("<p> A <b>red</b>  bus</p>\n", "A red bus"),
+        ("one<br>two\n   three", "one two three"),
+        ("Press <kbd/>.", "Press."),
+        ("see <x/> here", "see here"),
+        ("a <b> c</b>", "a c"),
+        ("<x/><b><i/></b>", ""),
+    ):
+        assert layout_of(parts_of(fragment, TAG)).text == text
+
+
+def test_tags_around_the_whole_stay_outside():
+    layout = layout_of(parts_of("<p> <b>one <i>two</i></b> <br></p>", TAG))
+    assert "".join(getattr(part, "text", part) for part in layout.before) == "<p> <b>"
+    assert "".join(getattr(part, "text", part) for part in layout.after) == "</b> <br></p>"
+    assert [(child.start, child.end) for child in layout.root.children] == [(4, 7)]
+
+
+@pytest.mark.parametrize("fragment", ["a <b>c", "a</b> c", "x <b>a <i>c</b> d</i> e"])
+def test_tags_without_partner_are_empty_ones(fragment):
+    layout = layout_of(parts_of(fragment, TAG))
+    elements = [*layout.root.children, *(inner for child in layout.root.children for inner in child.children)]
+    assert [element.opening.text for element in elements if element.closing] == (["<b>"] if "<i>" in fragment else [])
+
+
+def test_only_the_spans_of_changed_units_are_replaced():
+    units = [Unit(0, 1, ["a"], joined), Unit(2, 3, ["b"], joined), Unit(4, 4, ["c"], joined, is_apart=True)]
+    assert replaced("a b c", units, [units[0].parts, ["B"], units[2].parts]) == "a B cc"
+
 
 GLOSSARY = {"red apple": "roter Apfel", "tree": "großer Baum", "電話": "phone"}
 
@@ -45,40 +96,40 @@ def aligned(text, source_pieces, pieces, alignment):
     return found
 
 
-def test_words_of_several_pieces_have_the_weights_of_all():
+def test_words_of_several_pieces_have_the_weights_of_all_and_belong_together_where_each_chooses_the_other():
     alignment = [[0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 0, 0, 1.0]]
     text, weights = aligned("rot Bus,", "▁ro t ▁Bus , </s>", "▁b us ▁red </s>", alignment)
     assert text == "bus red" and weights.shape == (2, 3)
     assert weights.argmax(axis=1).tolist() == [1, 0]
-
-
-def test_words_belong_together_where_each_chooses_the_other():
-    """Two words look at "a" most, and the second one alone looks at "b" at all; all look at the full stop."""
+    # Two words look at "a" most, and the second one alone looks at "b" at all; all look at the full stop.
     alignment = [[0.4, 0, 0.1, 0.5, 0], [0.4, 0.25, 0, 0.35, 0], [0.1, 0, 0.3, 0.6, 0], [0, 0, 0, 0, 1.0]]
     _, weights = aligned("a b c.", "▁a ▁b ▁c . </s>", "▁x ▁y ▁z </s>", alignment)
     assert weights.argmax(axis=1).tolist() == [0, 1, 2]
 
 
+class Reading(WordByWord):
+    """Translates what the function `read` makes of a text."""
+
+    def __init__(self, read, word=str):
+        super().__init__(word)
+        self.read = read
+
+    def explain(self, texts, on_progress=None):
+        return super().explain([self.read(text) for text in texts], on_progress)
+
+
 @pytest.mark.parametrize("text", ["ﬁne  one two", "1²\u00a0three", "a\u0301 b", "x\ufffdy z", "o\u00adne tw\u200bo"])
 def test_text_that_the_tokenizer_normalises_keeps_its_words_apart(text):
-    class Normalising(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain([mend(text, nfkc=True) for text in texts])
-
-    ((_, weights),) = align_words(Normalising(), [text])
+    ((_, weights),) = align_words(Reading(lambda text: mend(text, nfkc=True)), [text])
     assert weights.shape[1] == len(tokens_of(text)) and (weights.argmax(axis=0)[[0, -1]] == [0, len(weights) - 1]).all()
 
 
-@pytest.mark.parametrize("text", ["😀 one two ❤️", "→one two", "one two 👩‍🚀"])
-def test_symbols_around_a_text_that_the_model_does_not_read_stay(text):
-    class Unreading(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain(["one two" for _ in texts])
-
-    ((target, weights),) = align_words(Unreading(), [text])
-    plain = align_words(WordByWord(), ["one two"])[0].text
-    assert target == text.replace("one two", plain)
-    assert weights.argmax(axis=1).tolist() == list(range(len(tokens_of(text))))
+def test_symbols_around_a_text_that_the_model_does_not_read_stay():
+    for text in ("😀 one two ❤️", "→one two", "one two 👩‍🚀"):
+        ((target, weights),) = align_words(Reading(lambda text: "one two"), [text])
+        assert target == text and weights.argmax(axis=1).tolist() == list(range(len(tokens_of(text))))
+    (found,) = align_words(Reading(str.lower, str.upper), ["One A three ★"])
+    assert found.text == "ONE A THREE ★"
 
 
 def test_long_text_is_explained_part_by_part():
@@ -122,38 +173,26 @@ def test_real_explanations_of_the_lines_of_a_text_make_that_of_the_text():
     assert "ZWEI ODER 2" in whole.text and whole.weights[row].tolist() == [1, *[0] * 7]
 
 
-TAG = re.compile(r"<[^<>]+>")
-
 # Source, reference, and alignment: source token - target token, signs counted; "" is 0-0 1-1 2-2 ...
 REFERENCES = [
-    ("<b>Two men</b> are playing", "<b>Zwei Männer</b> spielen", "0-0 1-1 2-2 3-2"),
-    ("I have <b>seen</b> the dog", "Ich habe den Hund <b>gesehen</b>", "0-0 1-1 2-4 3-2 4-3"),
     ("I have seen <b>the dog</b>", "Ich habe <b>den Hund</b> gesehen", "0-0 1-1 2-4 3-2 4-3"),
     ("I have <i>seen <b>the dog</b></i>", "Ich habe <i><b>den Hund</b> gesehen</i>", "0-0 1-1 2-4 3-2 4-3"),
     ("Today <b>I</b> go home", "Heute gehe <b>ich</b> nach Hause", "0-0 1-2 2-1 3-3 3-4"),
     ("a <a>football player</a> runs", "ein <a>Fußballspieler</a> rennt", "0-0 1-1 2-1 3-2"),
-    ("a <b>football</b> <i>player</i> runs", "ein <b><i>Fußballspieler</i></b> rennt", "0-0 1-1 2-1 3-2"),
     ("See <a>this page</a>, please", "Siehe bitte <a>diese Seite</a>", "0-0 1-2 2-3 4-1"),
-    ("<i>If</i> it rains, we <b>stay</b>", "<i>Wenn</i> es regnet, <b>bleiben</b> wir", "0-0 1-1 2-2 3-3 4-5 5-4"),
     ("The dog <b>of the man</b> barks", "<b>Des Mannes</b> Hund bellt", "0-2 1-2 2-0 3-0 4-1 5-3"),
     ("He <u>takes off</u> his hat", "Er <u>nimmt</u> den Hut ab", "0-0 1-1 2-4 3-2 4-3"),
-    ("<a>Home</a> | <a>News</a>", "<a>Start</a> | <a>Neues</a>", ""),
-    ("<b>one <i>two <u>three</u></i></b> four", "<b>eins <i>zwei <u>drei</u></i></b> vier", ""),
     ("<p><b>The <i>whole</i> text</b></p>", "<p><b>Der <i>ganze</i> Text</b></p>", ""),
     ("Good morning, <b>Mr. Smith</b>!", "Guten Morgen, <b>Herr Smith</b>!", "0-0 1-1 2-2 3-3 4-3 5-4 6-5"),
-    ("An <b>old</b> man in <i>a hat</i>", "Ein <b>alter</b> Mann mit <i>Hut</i>", "0-0 1-1 2-2 3-3 5-4"),
     ("in <i>the</i> morning", "<i>am</i> Morgen", "0-0 1-0 2-1"),
     ("first line<br/> second line", "erste Zeile<br/> zweite Zeile", ""),
     ("the dog <br> that I saw", "der Hund <br> den ich sah", "0-0 1-1 2-2 3-3 4-4"),
-    ("a cat<img/> sleeps", "eine Katze<img/> schläft", ""),
     ("a <img/>cat sleeps here", "hier schläft eine <img/>Katze", "0-2 1-3 2-1 3-0"),
     ("Press <kbd/> to start", "Zum Starten <kbd/> drücken", "0-2 1-0 2-1"),
     ("Press <kbd/>.", "Drücken <kbd/>.", ""),
     ("the <a>European Union</a>'s law", "das Gesetz der <a>Europäischen Union</a>", "0-0 1-3 2-4 3-2 4-2 5-1"),
     ("He said: “<i>Come here</i>”", "Er sagte: „<i>Komm her</i>“", ""),
     ("a book <b> about</b> love", "ein Buch <b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
-    ("a book<b> about</b> love", "ein Buch<b> über</b> die Liebe", "0-0 1-1 2-2 3-4"),
-    ("a <b>book </b>about love", "ein <b>Buch </b>über die Liebe", "0-0 1-1 2-2 3-4"),
     ("<b>red</b> and <b>green</b> apples", "<b>grüne</b> und <b>rote</b> Äpfel", "0-2 1-1 2-0 3-3"),
     ("the <a>man</a> <i>who <a>sings</a></i>", "der <a>Mann</a>, <i>der <a>singt</a></i>", "0-0 1-1 2-3 3-4"),
     ("<a></a>Chapter one", "<a></a>Kapitel eins", ""),
@@ -180,20 +219,16 @@ def text_of(fragment):
     return re.sub(r" +(\.?)", lambda match: match[1] or " ", text).strip()
 
 
-def test_tags_are_around_the_words_of_34_references_made_by_hand():
-    found = [translated(source, text_of(target), alignment) for source, target, alignment in REFERENCES]
-    expected = [reference for _, reference, _ in REFERENCES]
-    differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
-    tags = sum(len(TAG.findall(reference)) for reference in expected)
-    assert sum(len(TAG.findall(reference)) for _, reference in differing) <= 0.05 * tags, differing
-    for fragment in found:
-        parse(f"<p>{fragment.replace('<br>', '<br/>')}</p>", "the fragment")
+def test_tags_are_around_the_words_of_references_made_by_hand():
+    found = {reference: translated(source, text_of(reference), pairs) for source, reference, pairs in REFERENCES}
+    differing = {reference: text for reference, text in found.items() if text != reference}
+    assert differing.keys() <= {"Zum Starten <kbd/> drücken"}, differing  # there, the tag stands at the start
 
 
 WORDS = st.text("ab ", min_size=1, max_size=7).map(lambda text: f" {text}x" if text[0] == " " else f"{text}x")
-EMPTY = st.sampled_from(["<br/>", "<img/>", "\n  "])
+GAPS = st.sampled_from(["<br/>", "<img/>", "\n  "])
 FRAGMENTS = st.recursive(
-    WORDS | EMPTY,
+    WORDS | GAPS,
     lambda inside: st.builds(
         lambda name, parts: f" <{name}>{''.join(parts)}</{name}>",
         st.sampled_from("abi"),
@@ -227,16 +262,9 @@ def test_signs_that_the_model_does_not_read_stay_between_the_words_around_them()
     translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), beam_size=1, max_length=31, known=known)
     (one, _), (two, _), *_ = tiny.learned_pairs()
     texts = [f"{one} ★ {two}", f"{one} 今天+{two} ※ {one} …", f"{one} “{two}”"]
-    for text, (translation, weights) in zip(texts, align_words(translator, texts), strict=True):
-        assert translation.replace(" ", "") == translator.translate(text).replace(" ", "")
+    translated, aligned = translator.translate(texts), align_words(translator, texts)
+    for text, right, (translation, weights) in zip(texts, translated, aligned, strict=True):
+        assert translation.replace(" ", "") == right.replace(" ", "")
         tokens, source_tokens = ([words[slice(*span)] for span in tokens_of(words)] for words in (translation, text))
         for sign in {*"★今天+※"} & {*tokens}:
             assert weights[tokens.index(sign)].tolist() == [float(token == sign) for token in source_tokens]
-
-
-def test_a_model_that_reads_small_letters_is_explained_once():
-    class Small(WordByWord):
-        def explain(self, texts, on_progress=None):
-            return super().explain([text.lower() for text in texts], on_progress)
-
-    assert [found.text for found in align_words(Small(str.upper), ["One A three ★"])] == ["ONE A THREE ★"]

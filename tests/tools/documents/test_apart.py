@@ -3,6 +3,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,6 @@ from keras_transformer.tools.documents import apart
 from keras_transformer.tools.documents.apart import run_apart, translate_file_apart, translate_pages_apart
 from keras_transformer.tools.documents.files import translate_bytes
 from tests.tools.documents.fake import UPPER, Backwards
-
-PAGE = "<p>the <b>apple</b> tree</p>"
 
 
 def own_process(translator):
@@ -33,41 +32,33 @@ def stumble(translator):
     return [][0]
 
 
-def test_a_function_runs_in_a_process_of_its_own_and_asks_the_translator_here():
+def test_a_document_is_translated_in_a_process_of_its_own_as_here_and_asks_the_translator_here():
     process, texts, protection = run_apart(own_process, 5, UPPER)
     assert process != os.getpid() and texts == ["ONE"] and protection is None
+    translator, page = Backwards(Protection({"apple": "Apfel"})), "<p>the <b>apple</b> tree</p>"
+    expected = translate_bytes(translator, page.encode(), "html")
+    assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, page.encode(), "html") == expected
+    assert translate_pages_apart(translator, [page, ""]) == [expected.decode(), ""]
     assert multiprocessing.active_children() == []
 
 
-def test_a_document_is_translated_as_in_this_process():
-    translator = Backwards(Protection({"apple": "Apfel"}))
-    expected = translate_bytes(translator, PAGE.encode(), "html")
-    assert b"<b>Apfel</b>" in expected and translate_file_apart(translator, PAGE.encode(), "html") == expected
-    assert translate_pages_apart(translator, [PAGE, ""]) == [expected.decode(), ""]
+class Broken:
+    def translate(self, texts):
+        raise ConnectionAbortedError("the server")
 
 
-@pytest.mark.parametrize(
-    ("function", "message"), [(spin, apart.TOO_MUCH), (fill, apart.TOO_MUCH), (stumble, apart.DAMAGED)]
-)
-def test_what_goes_beyond_the_limits_is_refused(function, message):
-    start = time.monotonic()
-    with pytest.raises(UserError) as caught:
-        run_apart(function, 1, UPPER)
-    assert str(caught.value) == message and time.monotonic() - start < 30
-    assert multiprocessing.active_children() == []
-
-
-def test_an_error_of_the_translator_ends_the_process():
-    class Broken:
-        def translate(self, texts):
-            raise ConnectionAbortedError("the server")
-
+def test_what_goes_beyond_the_limits_is_refused_and_an_error_of_the_translator_ends_the_process():
+    for function, message in ((spin, apart.TOO_MUCH), (fill, apart.TOO_MUCH), (stumble, apart.DAMAGED)):
+        with pytest.raises(UserError) as caught:
+            run_apart(function, 1, UPPER)
+        assert str(caught.value) == message
     with pytest.raises(ConnectionAbortedError, match="the server"):
         run_apart(own_process, 5, Broken())
     assert multiprocessing.active_children() == []
 
 
 def test_hostile_documents_do_not_hold_up_others_and_end_when_nobody_waits_for_them(monkeypatch):
+    monkeypatch.setattr(apart.SLOW, "most", 9)  # eight work at a time, one waits
     gone = threading.Event()
     places = apart.SLOW.most + 4
     with ThreadPoolExecutor(places) as pool:
@@ -96,11 +87,6 @@ def hold(translator, size):
 def test_documents_have_a_limit_of_memory_together(monkeypatch):
     monkeypatch.setattr(apart, "MOST_BYTES_TOGETHER", 2**26)
     assert run_apart(hold, 5, UPPER, 2**24) == 2**24
-    waiting = threading.Event()
-
-    class Slow:
-        def translate(self, texts):
-            return waiting.wait(1) or texts
-
+    slow = SimpleNamespace(translate=lambda texts: time.sleep(1) or texts)
     with pytest.raises(apart.Busy):
-        run_apart(hold, 5, Slow(), 2**27)
+        run_apart(hold, 5, slow, 2**27)

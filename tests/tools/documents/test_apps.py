@@ -4,19 +4,10 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import format_of, translate_bytes
-from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, WordByWord, source_of
-
-
-class Says(WordByWord):
-    """Translates every text by the same one."""
-
-    def translate(self, texts, on_progress=None):
-        return [self.word for _ in texts]
-
+from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Says, source_of
 
 # Files of the kinds that the documentation of each format shows. What is translated is in capitals.
 ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
-<!-- one -->
 <resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2" >
     <string name="app" translatable="false">my app</string>
     <!-- two -->
@@ -27,10 +18,8 @@ ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
     <string name="days"><xliff:g id="time" example="5 days">%1$s</xliff:g> UNTIL IT</string>
     <string name="cdata"><![CDATA[SOME <b>BOLD</b> TEXT & MORE]]></string>
     <string name="empty"></string><string name="none"/><string name="ref">@string/hello</string>
-    <string-array name="planets"><item>MERCURY</item>
-        <item>?attr/one</item></string-array>
+    <string-array name="planets"><item>MERCURY</item><item>?attr/one</item></string-array>
     <plurals name="songs">
-        <!-- three -->
         <item quantity="one">%d SONG FOUND.</item>
         <item quantity="other">%d SONGS FOUND.</item>
     </plurals>
@@ -90,7 +79,7 @@ en:
   empty: ""
 """
 PROPERTIES = r"""# one = two
-! three
+! two
   website : https://a.org/open
 language = ENGLISH LANGUAGE
 key\ with\=signs=THE VALUE
@@ -102,7 +91,6 @@ spaced   \ VALUE HERE
 """
 RESX = """<?xml version="1.0" encoding="utf-8"?>
 <root>
-  <!-- one -->
   <xsd:schema id="root" xmlns="" xmlns:xsd="http://www.w3.org/2001/XMLSchema"><xsd:element name="root" /></xsd:schema>
   <resheader name="resmimetype"><value>text/microsoft-resx</value></resheader>
   <data name="Title" xml:space="preserve">
@@ -122,7 +110,6 @@ QT = """<?xml version="1.0" encoding="utf-8"?>
     <message>
         <location filename="main.cpp" line="64"/>
         <source>hello &amp;world %1!</source>
-        <comment>one</comment>
         <translation type="unfinished">HELLO &amp;WORLD %1!</translation>
     </message>
     <message numerus="yes">
@@ -137,30 +124,16 @@ QT = """<?xml version="1.0" encoding="utf-8"?>
 </context>
 </TS>
 """
-FILES = {
-    "strings.xml": ANDROID,
-    "a.strings": APPLE,
-    "en.json": JSON,
-    "app_en.arb": ARB,
-    "en.yml": YAML,
-    "a.properties": PROPERTIES,
-    "a.resx": RESX,
-    "a_de.ts": QT,
-}
-
-
-def source(name):
-    """The text of which a file of `FILES` is the translation."""
-    text = re.sub(r">[A-Z%][^<]*</(translation|numerusform)>", r"></\1>", FILES[name])
-    return source_of(text).replace("[cdata[", "[CDATA[").replace("<ts ", "<TS ").replace("</ts>", "</TS>")
+FILES = {"strings.xml": ANDROID, "a.strings": APPLE, "en.json": JSON, "app_en.arb": ARB, "en.yml": YAML}
+FILES |= {"a.properties": PROPERTIES, "a.resx": RESX, "a_de.ts": QT}
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_texts_of_apps_are_translated_and_all_else_stays_to_the_byte(name):
-    text, format = source(name), format_of(name)
-    left = []
-    assert translate_bytes(UPPER, text.encode(), format, on_left=left.append).decode() == FILES[name]
-    assert left == []
+    left, format = [], format_of(name)
+    text = source_of(re.sub(r">[A-Z%][^<]*</(translation|numerusform)>", r"></\1>", FILES[name]))
+    text = text.replace("[cdata[", "[CDATA[").replace("<ts ", "<TS ").replace("</ts>", "</TS>")
+    assert translate_bytes(UPPER, text.encode(), format, on_left=left.append).decode() == FILES[name] and left == []
     if format != "qt":
         assert translate_bytes(SAME, text.encode(), format) == text.encode()
 
@@ -183,9 +156,8 @@ def test_what_programs_write_into_a_text_comes_in_another_order_or_the_text_stay
 STRING = "<resources><string>"
 
 
-@pytest.mark.parametrize(
-    ("format", "text", "new", "right"),
-    [
+def test_a_translation_is_written_as_its_format_needs_it():
+    for format, text, new, right in (
         ("yaml", "a: one # x", "b: c", 'a: "b: c" # x'),
         ("yaml", "a: one", "no", 'a: "no"'),
         ("yaml", "- [one, 'two']", "a, b", """- ["a, b", 'a, b']"""),
@@ -196,10 +168,8 @@ STRING = "<resources><string>"
         ("android", f"{STRING}one</string></resources>", "?a'b", rf"{STRING}\?a\'b</string></resources>"),
         ("properties", "a=one", "ä€😀\\", r"a=\u00e4\u20ac\ud83d\ude00" + "\\\\"),
         ("properties", "a=\\\n  one \\\r\n  two\n b = é", "x", "a=x\n b = x"),
-    ],
-)
-def test_a_translation_is_written_as_its_format_needs_it(format, text, new, right):
-    assert translate_bytes(Says(new), text.encode(), format).decode() == right
+    ):
+        assert translate_bytes(Says(new), text.encode(), format).decode() == right
 
 
 def test_charsets_are_those_of_the_formats():
@@ -214,20 +184,12 @@ def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
     forms = '<item quantity="one">day</item>\n <item quantity="other">%d days</item>'
     text = f"<resources><plurals>\n {forms}</plurals></resources>"
     found = translate_bytes(UPPER, text.encode(), "android", target_lang="ru").decode()
-    assert re.findall(r'"(\w+)">(.*?)<', found) == [
-        ("one", "DAY"),
-        ("few", "%d DAYS"),
-        ("many", "%d DAYS"),
-        ("other", "%d DAYS"),
-    ]
+    forms = [("one", "DAY"), *((form, "%d DAYS") for form in ("few", "many", "other"))]
+    assert re.findall(r'"(\w+)">(.*?)<', found) == forms
     kept = re.sub(r'<item quantity="(?:few|many)">.*?</item>\n ', "", found)
     assert kept == text.replace("day", "DAY").replace("DAYs", "DAYS")
     for format, source, new in (
-        (
-            "json",
-            '{\n "x_one": "day",\n "x_other": "days", "y_other": "z"\n}',
-            '"x_few": "DAYS",\n "x_many": "DAYS",\n "x_',
-        ),
+        ("json", '{"x_one": "day",\n "x_other": "days", "y_other": "z"}', '"x_few": "DAYS",\n "x_many": "DAYS",\n "x_'),
         ("json", '{"a": {"x_ordinal_one": "st", "x_ordinal_other": "th", "other": "of"}}', ""),
         ("yaml", "a:\n  one: day\n  'other': days # x", "'few': DAYS\n  'many': DAYS\n  '"),
         ("yaml", "a: {one: day, other: days}", ""),
@@ -243,9 +205,8 @@ def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
         assert found == text.format("pt_BR")
 
 
-@pytest.mark.parametrize(
-    ("format", "text", "named"),
-    [
+def test_a_file_of_another_kind_is_refused_in_one_line():
+    for format, text, named in (
         ("android", "<manifest/>", "no Android resource: its first element is `manifest`, not `resources`"),
         ("android", "<resources>", "not well-formed XML: line 1"),
         ("qt", "const a = 1;", "not well-formed XML: line 1.*--format lines"),
@@ -254,9 +215,7 @@ def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
         ("json", "[" * 100_000, "no JSON: "),
         ("yaml", "a: [\nb", "no YAML: .*line 2, column 2.*--format lines"),
         ("apple", '/* a */\n"a" = b;', "no file of Apple's strings: line 2 cannot be read: .*--format lines"),
-    ],
-)
-def test_a_file_of_another_kind_is_refused_in_one_line(format, text, named):
-    with pytest.raises(UserError, match=f"the document is {named}") as caught:
-        translate_bytes(UPPER, text.encode(), format)
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(UserError, match=f"the document is {named}") as caught:
+            translate_bytes(UPPER, text.encode(), format)
+        assert "\n" not in str(caught.value)

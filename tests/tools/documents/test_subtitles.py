@@ -2,7 +2,6 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
-from keras_transformer.tools.documents.subtitles import find_subtitles
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, source_of
 
 SUBTITLES = """\ufeff1\r
@@ -44,12 +43,7 @@ NEVER <00:00:07.300>DRINK <00:00:07.600>THIS
 00:00:09.000 --> 00:00:10.000
 """
 ASS = r"""[Script Info]
-Title: some title
 ; Dialogue: 0,a comment
-
-[V4+ Styles]
-Format: Name, Fontname
-Style: Default,Arial
 
 [Events]
 Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
@@ -60,29 +54,18 @@ Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\k20}ka {\k30}ra {\c&H0000FF&
 """
 
 
-def test_lines_are_translated_and_blank_ones_stay():
-    text = b"one  two\n\n \ttwo \r\nthree"
-    assert translate_bytes(UPPER, text, "lines") == b"ONE  TWO\n\n \tTWO \r\nTHREE"
-    assert translate_bytes(SAME, text, "lines") == text
+@pytest.mark.parametrize(("format", "found"), [("lines", "ONE  TWO\n\n \tTWO \r\nTHREE"), ("srt", SUBTITLES)])
+def test_lines_and_subtitles_keep_their_times_numbers_and_line_breaks(format, found):
+    source = source_of(found).encode()
+    assert translate_bytes(UPPER, source, format).decode() == found
+    assert translate_bytes(SAME, source, format) == source
 
 
-def test_subtitles_keep_their_times_numbers_and_line_breaks():
-    source = source_of(SUBTITLES).encode()
-    assert translate_bytes(UPPER, source, "srt").decode() == SUBTITLES
-    assert translate_bytes(SAME, source, "srt") == source
-
-
-def test_a_subtitle_ends_where_the_next_one_begins():
-    times = "00:00:0{0},000 --> 00:00:0{0},900\n"
-    text = f"1\n{times.format(1)}\n2\n{times.format(2)}one\n3x{{}}\n3\n{times.format(3)}"
-    units = find_subtitles(text, "a.srt")
-    assert [text[unit.start : unit.end] for unit in units] == ["one\n3x{}"]
-
-
-def test_text_after_a_blank_line_in_a_subtitle_is_translated():
+def test_a_subtitle_ends_where_the_next_one_begins_and_text_behind_a_blank_line_is_of_it():
     for source, target in (
         ("1\nTIMES\none a\n\ntwo b\n\n2\nTIMES\nthree c\n", "1\nTIMES\na one\n\nb two\n\n2\nTIMES\nc three\n"),
         ("1\r\nTIMES\r\none a\r\n \r\n\r\n- two b\r\n- c", "1\r\nTIMES\r\na one\r\n \r\n\r\n- b two\r\n- c"),
+        ("1\nTIMES\n\n2\nTIMES\none\n3xyz\n3\nTIMES\n", "1\nTIMES\n\n2\nTIMES\n3xyz\none\n3\nTIMES\n"),
         ("1\nTIMES\n\none a\n7\n\n2\nTIMES\nb", "1\nTIMES\n\n7 a\none\n\n2\nTIMES\nb"),
     ):
         source, target = (text.replace("TIMES", "00:00:01,000 --> 00:00:04,000") for text in (source, target))
@@ -101,9 +84,8 @@ def test_cues_keep_all_but_their_words():
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_cues_are_found_with_every_line_end(end):
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\none\n\nx\n00:03.000 --> 00:04.000\ntwo\nthree".replace("\n", end)
-    wanted = text.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
-    assert translate_bytes(UPPER, text.encode(), "vtt").decode() == wanted
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nONE\n\nx\n00:03.000 --> 00:04.000\nTWO\nTHREE".replace("\n", end)
+    assert translate_bytes(UPPER, source_of(text).replace("webvtt", "WEBVTT").encode(), "vtt").decode() == text
 
 
 def test_dialogue_keeps_its_marks_and_drawings():

@@ -12,13 +12,9 @@ from keras_transformer.tools.documents.xml import parse
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER
 
 BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:rPr><w:rStyle w:val="L"/></w:rPr>'
-FIELD = "".join(
-    f"<w:r>{inside}</w:r>"
-    for inside in (
-        *('<w:fldChar w:fldCharType="begin"/>', "<w:instrText>PAGE</w:instrText>"),
-        *('<w:fldChar w:fldCharType="separate"/>', "<w:t>seven</w:t>", '<w:fldChar w:fldCharType="end"/>'),
-    )
-)
+BEGIN, SEPARATE, END = (f'<w:fldChar w:fldCharType="{kind}"/>' for kind in ("begin", "separate", "end"))
+FIELD_PARTS = [BEGIN, "<w:instrText>PAGE</w:instrText>", SEPARATE, "<w:t>seven</w:t>", END]
+FIELD = "".join(f"<w:r>{part}</w:r>" for part in FIELD_PARTS)
 
 
 def run(text, format=""):
@@ -68,23 +64,20 @@ def upper(text):
 
 
 def test_paragraphs_are_translated_with_their_formats():
+    small = run("sm", BOLD) + "<w:proofErr/>" + run("all", BOLD)
+    box = "<w:r><w:drawing><w:p><w:r><w:t>box</w:t></w:r></w:p></w:drawing></w:r>"
     for source, target in (
         (run("plain &amp; simple"), run("PLAIN &amp; SIMPLE")),
-        (
-            run("a ") + run("sm", BOLD) + "<w:proofErr/>" + run("all", BOLD) + run(" b"),
-            run("A ") + run("SMALL", BOLD) + run(" B"),
-        ),
+        (run("a ") + small + run(" b"), run("A ") + run("SMALL", BOLD) + run(" B")),
         (run("all bold", BOLD), None),
         (run("see the ") + f'<w:hyperlink r:id="x">{run("link here", LINK)}</w:hyperlink>' + run(" now"), None),
         (run("page ") + FIELD + run(" of the book"), None),
-        (
-            "<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>",
-            '<w:r><w:t xml:space="preserve">ONE</w:t><w:br/><w:t xml:space="preserve">TWO</w:t></w:r>',
-        ),
-        (BOX := "<w:r><w:drawing><w:p><w:r><w:t>box</w:t></w:r></w:p></w:drawing></w:r>", BOX),
+        ("<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>", run('ONE</w:t><w:br/><w:t xml:space="preserve">TWO')),
+        (box, box),
         ("", None),
     ):
         assert translated(document(source)) == document(upper(source) if target is None else target)
+        assert translate_bytes(SAME, archive(document(source)), "docx") == archive(document(source))
 
 
 def test_paragraphs_runs_tables_and_sections_have_the_direction_of_the_language():
@@ -132,16 +125,14 @@ CONTAINERS = {
     "link in a link": ('<w:ins w:id="1"><w:hyperlink r:id="x">', "</w:hyperlink></w:ins>"),
     "simple field of a link": ('<w:fldSimple w:instr=" HYPERLINK x ">', "</w:fldSimple>"),
     "field of a link": (
-        '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> HYPERLINK "x y"</w:instrText></w:r>'
-        '<w:r><w:fldChar w:fldCharType="separate"/></w:r>',
-        '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+        f'<w:r>{BEGIN}</w:r><w:r><w:instrText> HYPERLINK "x y"</w:instrText></w:r><w:r>{SEPARATE}</w:r>',
+        f"<w:r>{END}</w:r>",
     ),
 }
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_text_in_containers_is_translated(name):
-    first, last = CONTAINERS[name]
+@pytest.mark.parametrize(("first", "last"), CONTAINERS.values(), ids=CONTAINERS)
+def test_text_in_containers_is_translated(first, last):
     words = run("one ") + first + run("two ") + run("three", BOLD) + last + run(" four")
     source = document(words, first + run("five") + last)
     assert translated(source) == upper(source)
@@ -149,41 +140,26 @@ def test_text_in_containers_is_translated(name):
     assert "".join(part for part in words.parts if isinstance(part, str)).split() == ["four", "three", "two", "one"]
 
 
-def border(kind):
-    return f'<w:r>{BOLD}<w:fldChar w:fldCharType="{kind}"/></w:r>'
-
-
-START = border("begin") + "<w:r><w:instrText>TOC one</w:instrText></w:r>" + border("separate")
-
-
 def test_text_around_fields_is_translated():
+    start, end = (f"<w:r>{BOLD}{part}</w:r>" for part in (BEGIN, END))
+    start += f"<w:r><w:instrText>TOC one</w:instrText></w:r><w:r>{SEPARATE}</w:r>"
+    first, page = f"<w:r>{BOLD}{''.join(FIELD_PARTS[:3])}</w:r>", f"<w:r>{BOLD}<w:t>seven</w:t></w:r>"
     for source, target in (
         ([FIELD + run("one")], None),
-        ([START + run("two"), run("three")], None),
-        ([run("one") + border("end") + run(" two")], None),
-        ([border("end") + run("two"), run("three")], None),
+        ([start + run("two"), run("three")], None),
+        ([run("one") + end + run(" two")], None),
+        ([end + run("two"), run("three")], None),
+        ([f"<w:r>{END}<w:t>one</w:t></w:r>"], [f"<w:r>{END}</w:r>{run('ONE')}"]),
         (
-            ['<w:r><w:fldChar w:fldCharType="end"/><w:t>one</w:t></w:r>'],
-            ['<w:r><w:fldChar w:fldCharType="end"/></w:r>' + run("ONE")],
-        ),
-        (
-            [f"<w:r>{BOLD}<w:t>one </w:t>{FIELD.replace('<w:r>', '').replace('</w:r>', '')}<w:t> two</w:t></w:r>"],
-            [
-                run("ONE ", BOLD)
-                + f'<w:r>{BOLD}<w:fldChar w:fldCharType="begin"/><w:instrText>PAGE</w:instrText>'
-                + f'<w:fldChar w:fldCharType="separate"/></w:r><w:r>{BOLD}<w:t>seven</w:t></w:r>'
-                + border("end")
-                + run(" TWO", BOLD)
-            ],
+            [f"<w:r>{BOLD}<w:t>one </w:t>{''.join(FIELD_PARTS)}<w:t> two</w:t></w:r>"],
+            [run("ONE ", BOLD) + first + page + end + run(" TWO", BOLD)],
         ),
         ([f"<w:hyperlink>{run('one')}{FIELD}</w:hyperlink>"], None),
     ):
         assert translated(document(*source)) == document(*(target or map(upper, source)))
 
 
-@pytest.mark.parametrize(
-    ("prefix", "declared"), [("ns0:", "xmlns:ns0"), ("", "xmlns"), ("w:", "xmlns:w"), ("a.b-c:", "xmlns:a.b-c")]
-)
+@pytest.mark.parametrize(("prefix", "declared"), [("", "xmlns"), ("w:", "xmlns:w"), ("a.b-c:", "xmlns:a.b-c")])
 def test_elements_have_any_prefix(prefix, declared):
     link = f"{CONTAINERS['link'][0]}{run('three')}</w:hyperlink>"
     text = document(f"{run('one ')}{run('two', BOLD)}<w:r><w:br/></w:r><m:r>{run('formula')}</m:r>{link}").replace(
@@ -207,22 +183,18 @@ def test_relationships_name_the_parts():
         found = {name for name in file.namelist() if b"ONE" in file.read(name)}
     assert found == {"other/document2.xml", "head.xml", "other/notes.xml", "word/footer3.xml"}
     assert translate_bytes(SAME, data, "docx") == data
-    data = archive_of(**{"_rels/.rels": relationships(officeDocument="xl/workbook.xml"), "word/document.xml": text})
-    with pytest.raises(UserError, match="it has no xl/workbook.xml"):
-        translate_bytes(SAME, data, "docx")
-    data = archive_of(**{"_rels/.rels": relationships(officeDocument="xl/workbook.xml"), "xl/workbook.xml": "<a/>"})
-    with pytest.raises(UserError, match="its main part is xl/workbook.xml, which is no document"):
-        translate_bytes(SAME, data, "docx")
+    table = {"_rels/.rels": relationships(officeDocument="xl/workbook.xml")}
+    for name, message in (
+        ("word/document.xml", "it has no xl/workbook.xml"),
+        ("xl/workbook.xml", "its main part is xl/workbook.xml, which is no document"),
+    ):
+        with pytest.raises(UserError, match=message):
+            translate_bytes(SAME, archive_of(**table, **{name: "<a/>"}), "docx")
 
 
-def test_a_document_with_equal_translations_is_the_same_to_the_byte_and_a_tab_in_a_run_of_its_own_divides_words():
-    data = archive(document(run("a ") + run("b", BOLD) + FIELD, f"<w:bookmarkStart/>{run('c')}"))
-    assert translate_bytes(SAME, data, "docx") == data
+def test_a_tab_in_a_run_of_its_own_divides_words_and_other_files_are_refused():
     (unit,) = find_paragraphs(document(run("one") + "<w:r><w:tab/></w:r>" + run("two")), "a.docx")
     assert layout_of(unit.parts).text == "one two"
-
-
-def test_other_files_are_refused():
     with pytest.raises(UserError, match="a.docx is no Word document: File is not a zip file"):
         translate_bytes(SAME, b"text", "docx", "a.docx")
     with pytest.raises(UserError, match="it has no word/document.xml"):

@@ -9,6 +9,7 @@ from keras_transformer.errors import CorpusError
 from keras_transformer.tools.tfds.corpus import tfds_corpus
 
 SIZES = {"full": {"train": 13, "validation": 3, "test": 2}, "no_validation": {"train": 41}, "no_train": {"test": 2}}
+PT_EN, EN_PT = ("pt", "en"), ("en", "pt")
 
 
 def sentence(language, split, number):
@@ -22,15 +23,15 @@ class TinyTranslate(tfds.core.GeneratorBasedBuilder):
     BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=name) for name in SIZES]
 
     def _info(self):
-        features = tfds.features.Translation(languages=("pt", "en"))
-        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=("pt", "en"))
+        features = tfds.features.Translation(languages=PT_EN)
+        return tfds.core.DatasetInfo(builder=self, features=features, supervised_keys=PT_EN)
 
     def _split_generators(self, dl_manager):
         return {split: self._generate_examples(split, n) for split, n in SIZES[self.builder_config.name].items()}
 
     def _generate_examples(self, split, count):
         for number in range(count):
-            yield number, {language: sentence(language, split, number) for language in ("pt", "en")}
+            yield number, {language: sentence(language, split, number) for language in PT_EN}
 
 
 class ThreeLanguages(tfds.core.GeneratorBasedBuilder):
@@ -72,7 +73,7 @@ def data_dir(tmp_path_factory):
         yield directory
 
 
-def pairs(split, numbers, languages=("pt", "en")):
+def pairs(split, numbers, languages=PT_EN):
     return {tuple(sentence(language, split, number) for language in languages) for number in numbers}
 
 
@@ -83,24 +84,20 @@ def message(name, *languages):
     return str(caught.value)
 
 
-def test_splits_come_in_the_direction_of_the_corpus_and_each_pass_starts_anew(data_dir):
+def test_splits_come_in_the_direction_of_the_corpus_or_of_the_languages_and_each_pass_starts_anew(data_dir):
     corpus = tfds_corpus("tiny_translate/full")
     assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("tfds:tiny_translate/full", "pt", "en")
-    splits = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    for split, found in splits.items():
+    for split, count in SIZES["full"].items():
+        found = getattr(corpus, split)
         half_read = iter(found)
         next(half_read)
-        assert set(found) == pairs(split, range(SIZES["full"][split])) and list(found) == list(found)
-        assert len(found) == len(list(found)) == SIZES["full"][split]
-    assert corpus.notes == ()
+        assert set(found) == pairs(split, range(count)) and len(found) == len(list(found)) == count
+    assert list(corpus.train) == list(corpus.train) and corpus.notes == ()
     assert (data_dir / "tiny_translate" / "full" / "1.0.0").is_dir()
-
-
-@pytest.mark.parametrize("languages", [("en", "pt"), ("en", None), (None, "pt")])
-def test_languages_turn_the_direction_around(languages):
-    corpus = tfds_corpus("tiny_translate/full", *languages)
-    assert (corpus.source_lang, corpus.target_lang) == ("en", "pt")
-    assert set(corpus.test) == pairs("test", range(2), ("en", "pt"))
+    for languages in (EN_PT, ("en", None), (None, "pt")):
+        corpus = tfds_corpus("tiny_translate/full", *languages)
+        assert (corpus.source_lang, corpus.target_lang) == EN_PT
+    assert set(corpus.test) == pairs("test", range(2), EN_PT)
 
 
 def test_without_validation_some_of_train_is_held_out_and_noted():
@@ -120,24 +117,21 @@ def test_among_three_languages_two_must_be_chosen_and_invalid_utf8_is_replaced()
     assert list(tfds_corpus("three_languages", "en", "de").validation) == [("one", "f\ufffdnf")]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        *[
-            (("tiny_translate/full", *languages), ["no language 'de'", "pt and en", "full, no_validation"])
-            for languages in (("de", "en"), ("pt", "de"), ("de", None))
-        ],
-        (("tiny_translat/full",), ["'tiny_translat'", "did you mean", "tiny_translate"]),
-        (("qqqqqqqq",), ["no dataset 'qqqqqqqq'"]),
-        (("tiny_translate/fulll",), ["tiny_translate/fulll", "full, no_validation, no_train"]),
-        (("a b",), ["a b"]),
-        (("no_translation",), ["text, author"]),
-        (("tiny_translate/no_train",), ["no split `train`, only test"]),
-    ],
-)
-def test_what_is_unknown_or_lacks_a_part_is_named_with_those_there_are(arguments, said):
-    found = message(*arguments)
-    assert [part for part in said if part not in found] == []
+def test_what_is_unknown_or_lacks_a_part_is_named_with_those_there_are():
+    for arguments, *said in (
+        *(
+            (("tiny_translate/full", *languages), "no language 'de'", "pt and en", "full, no_validation")
+            for languages in (("pt", "de"), ("de", None))
+        ),
+        (("tiny_translat/full",), "'tiny_translat'", "did you mean", "tiny_translate"),
+        (("qqqqqqqq",), "no dataset 'qqqqqqqq'"),
+        (("tiny_translate/fulll",), "tiny_translate/fulll", "full, no_validation, no_train"),
+        (("a b",), "a b"),
+        (("no_translation",), "text, author"),
+        (("tiny_translate/no_train",), "no split `train`, only test"),
+    ):
+        found = message(*arguments)
+        assert [part for part in said if part not in found] == []
 
 
 def test_a_failed_download_names_the_remedy_and_is_not_repeated_in_the_log(monkeypatch, caplog):
@@ -158,10 +152,8 @@ def write_folder(directory, **texts):
 
 
 def test_translate_folder_reads_as_tfds_does(tmp_path):
-    name = write_folder(
-        tmp_path, en_train="one\ntwo\n", de_train="eins\nzwei\n", en_dev="three\n", de_dev="drei\n",
-        en_test="four\n", de_test="vier\n",
-    )  # fmt: skip
+    write_folder(tmp_path, en_train="one\ntwo\n", en_dev="three\n", en_test="four\n")
+    name = write_folder(tmp_path, de_train="eins\nzwei\n", de_dev="drei\n", de_test="vier\n")
     corpus = tfds_corpus(name, "en", "de")
     builder = tfds.folder_dataset.TranslateFolder(name)
     for split, read in {"train": corpus.train, "dev": corpus.validation, "test": corpus.test}.items():
@@ -185,7 +177,7 @@ def test_a_folder_without_validation_holds_out_and_bad_folders_are_told_apart(tm
 
 
 def test_the_identity_tells_corpora_and_directions_apart(monkeypatch):
-    corpora = [("tiny_translate/full",), ("tiny_translate/no_validation",), ("tiny_translate/full", "en", "pt")]
+    corpora = [("tiny_translate/full",), ("tiny_translate/no_validation",), ("tiny_translate/full", *EN_PT)]
     identities = [tfds_corpus(*arguments).identity for arguments in corpora]
     assert identities[0] != identities[1] != identities[2] != identities[0]
     assert list(identities[1]) == ["languages", "train"]
@@ -197,5 +189,5 @@ def test_the_identity_tells_corpora_and_directions_apart(monkeypatch):
 def test_a_prepared_directory_needs_no_code_and_a_copy_of_it_has_the_same_fingerprint(data_dir, tmp_path):
     prepared = tfds_corpus("tiny_translate/full").fingerprint
     path = data_dir / "tiny_translate" / "full" / "1.0.0"
-    assert set(tfds_corpus(str(path), "en", "pt").validation) == pairs("validation", range(3), ("en", "pt"))
+    assert set(tfds_corpus(str(path), *EN_PT).validation) == pairs("validation", range(3), EN_PT)
     assert tfds_corpus(str(shutil.copytree(path, tmp_path / "1.0.0"))).fingerprint == prepared
