@@ -38,49 +38,36 @@ def ones():
     return [tf.ones([B, H])] * ATTENTIONS
 
 
-def test_the_attentions_are_those_of_the_encoder_then_self_attention_then_attention_to_memory(model):
-    found = [(a.kind, a.layer, a.num_heads) for a in attentions_of(model)]
-    assert found == [(kind, layer, H) for kind in ("encoder", "decoder", "cross") for layer in range(N)]
-    paths = [a.sublayer.output_projection.kernel.path.split("/") for a in attentions_of(model)]
-    parts = [("encoder", "self_attention"), ("decoder", "self_attention"), ("decoder", "cross_attention")]
-    assert [(p[-5:-2]) for p in paths] == [[s, f"layer_{i}", name] for s, name in parts for i in range(N)]
-    assert count_heads(model) == HEADS
-
-
 def test_gates_of_1_change_nothing_and_note_the_weights_of_the_paper(model):
     expected = logits(model)
     with gated(attentions_of(model), ones()) as weights:
         np.testing.assert_array_equal(logits(model), expected)
-    assert [w.shape for w in weights] == [(B, H, *sizes) for sizes in ((S, S), (T, T), (T, S)) for _ in range(N)]
+    found = [(a.kind, a.layer, a.num_heads, *w.shape) for a, w in zip(attentions_of(model), weights, strict=True)]
+    kinds = {"encoder": (S, S), "decoder": (T, T), "cross": (T, S)}
+    assert found == [(kind, layer, H, B, H, *sizes) for kind, sizes in kinds.items() for layer in range(N)]
+    assert count_heads(model) == HEADS
     alignment = reference.alignment(reference.weights_of(model), **inputs(), num_heads=H, residual=reference.post_norm)
     squares = np.sum(np.square(weights[-N + 1 :]), axis=(0, 2))  # to memory, of all layers but the first
     np.testing.assert_allclose(squares / squares.sum(axis=-1, keepdims=True), alignment, rtol=1e-5, atol=1e-6)
     for w in weights:
         np.testing.assert_allclose(np.sum(w, axis=-1), 1, rtol=1e-5)
-
-
-def test_after_the_context_the_layers_are_as_they_were_even_after_an_error(model):
-    before = logits(model)
+    # After the context, the layers are as they were, even after an error.
     with pytest.raises(ZeroDivisionError), gated(attentions_of(model), [tf.zeros([B, H])] * ATTENTIONS):
         raise ZeroDivisionError
     assert not any("weigh" in vars(a.sublayer) for a in attentions_of(model))
-    np.testing.assert_array_equal(logits(model), before)
+    np.testing.assert_array_equal(logits(model), expected)
 
 
-@pytest.mark.parametrize("head", [0, 5, HEADS - 1])  # of the encoder, of the decoder and to memory
-def test_a_gate_of_0_for_all_sentences_is_a_silent_head(model, head):
-    silent = np.arange(HEADS) == head
-    of_each = divide_by_attention(model, 1 - silent.astype(float))
-    gates = [tf.constant(np.tile(of_one, (B, 1)), tf.float32) for of_one in of_each]
-    with gated(attentions_of(model), gates):
-        expected = logits(model)
-    with silenced(model, silent):
-        np.testing.assert_allclose(logits(model), expected, rtol=1e-4, atol=1e-5)
-    assert np.abs(expected - logits(model)).max() > 1e-3
-
-
-def test_a_gate_is_of_its_sentence_alone(model):
+def test_a_gate_of_0_for_all_sentences_is_a_silent_head_and_a_gate_is_of_its_sentence_alone(model):
     before, gates = logits(model), ones()
+    for head in (0, 5, HEADS - 1):  # of the encoder, of the decoder and to memory
+        silent = np.arange(HEADS) == head
+        of_each = divide_by_attention(model, 1 - silent.astype(float))
+        with gated(attentions_of(model), [tf.constant(np.tile(of_one, (B, 1)), tf.float32) for of_one in of_each]):
+            expected = logits(model)
+        with silenced(model, silent):
+            np.testing.assert_allclose(logits(model), expected, rtol=1e-4, atol=1e-5)
+        assert np.abs(expected - before).max() > 1e-3
     gates[2] = tf.constant([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     with gated(attentions_of(model), gates):
         changed = np.abs(logits(model) - before).max(axis=(1, 2))
@@ -94,13 +81,6 @@ def test_graphs_that_were_made_before_see_that_a_head_is_silent_and_speaks_again
         assert np.abs(graph().numpy() - before).max() > 1e-3
         raise ZeroDivisionError
     np.testing.assert_array_equal(graph().numpy(), before)
-
-
-def test_there_must_be_a_value_for_each_head_and_heads(model):
-    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type RecurrentNetwork"):
-        attentions_of(RecurrentNetwork(vocabulary_size=11, d_model=6))
-    with pytest.raises(UserError, match=f"Received: 5 values, {HEADS} heads"), silenced(model, np.zeros(5, bool)):
-        pass
 
 
 GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
@@ -129,7 +109,11 @@ def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_c
     assert again.heads == "0,2/0,2/0,1"
 
 
-def test_what_cannot_be_pruned_is_refused():
+def test_models_without_heads_and_what_cannot_be_silenced_or_pruned_are_refused(model):
+    with pytest.raises(UserError, match="only a Transformer has heads. Received: a model of type RecurrentNetwork"):
+        attentions_of(RecurrentNetwork(vocabulary_size=11, d_model=6))
+    with pytest.raises(UserError, match=f"Received: 5 values, {HEADS} heads"), silenced(model, np.zeros(5, bool)):
+        pass
     with pytest.raises(UserError, match="the last attention to memory needs a head. Received: 2 heads"):
         prune(tiny.transformer(), np.arange(6) > 3)
     with pytest.raises(UserError, match="heads that share their keys and values"):
@@ -176,28 +160,20 @@ class Choir:
         return [f"{text} {silent}" for text in texts]
 
 
-@pytest.fixture(scope="module")
-def choir():
-    return Choir()
-
-
 def score(translations, references):
     """What the heads that speak are worth together."""
     assert references == REFERENCES and len(translations) == len(TEXTS)
     return float(WORTH.sum() - sum(WORTH[head] for head in json.loads(translations[1].partition(" ")[2])))
 
 
-def test_a_loss_is_the_score_of_all_heads_less_that_without_one(choir):
-    done = []
+def test_a_loss_is_that_without_a_head_and_a_curve_silences_the_least_important_ones():
+    choir, done = Choir(), []
     full, lost = losses(choir, TEXTS, REFERENCES, score, done.append)
     assert full == WORTH.sum() and lost.tolist() == WORTH.tolist() and done == [1] * (1 + len(WORTH))
     assert choir.translate(["all"]) == ["all []"]
-
-
-def test_a_curve_silences_the_least_important_heads_and_of_equal_ones_the_earlier(choir):
-    importance, done = [0.5, 0.1, 0.9, 0.2, 0.7, 0.3], []
+    importance = [0.5, 0.1, 0.9, 0.2, 0.7, 0.3]
     scores = curve(choir, TEXTS, REFERENCES, score, importance, [0, 1, 2, len(WORTH)], done.append)
-    assert scores.tolist() == [41, 41 - 3, 41 - 3 - 7, 0] and done == [1] * 4
-    importance = np.array([5, 2, 7, 2, 3])
+    assert scores.tolist() == [41, 41 - 3, 41 - 3 - 7, 0] and done == [1] * (1 + len(WORTH) + 4)
+    importance = np.array([5, 2, 7, 2, 3])  # of equal ones, the earlier
     chosen = [np.flatnonzero(least_important(importance, count)).tolist() for count in range(6)]
     assert chosen == [[], [1], [1, 3], [1, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4]]

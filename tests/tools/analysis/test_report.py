@@ -53,7 +53,7 @@ def written(translator, tmp_path_factory):
     return write_report(directory, translator, hand_made(), f"runs/{EVIL}", *corpus, lost, curves, "BLEU 31.5")
 
 
-def test_no_text_of_the_corpus_is_markup_and_the_table_has_a_line_for_each_head(written):
+def test_no_text_of_the_corpus_is_markup_and_the_table_has_a_line_for_each_head(written, translator, tmp_path):
     data = data_of(written.read_text(encoding="utf-8"))
     assert data["title"] == f"runs/{EVIL}" and data["sentences"][0]["source"][2] == EVIL.replace("\u2028", "\\u2028")
     weights = data["sentences"][0]["weights"]  # bytes
@@ -64,6 +64,8 @@ def test_no_text_of_the_corpus_is_markup_and_the_table_has_a_line_for_each_head(
     first = {"importance": "0.5", "lost": "0.5", "offset": "-1", "offset_share": "0.93", "diagonal": ""}
     assert {name: rows[0][name] for name in first} == first
     assert rows[0]["roles"].startswith("position -1")
+    with pytest.raises(FileError, match="cannot write .*nowhere.*: No such file"):
+        write_report(tmp_path / "nowhere", translator, hand_made(), "some", ["one"], ["eins"])
 
 
 def test_the_positions_are_the_sinusoids_of_the_paper_and_there_is_no_picture_of_none(translator, monkeypatch):
@@ -81,7 +83,6 @@ def test_neighbours_are_the_nearest_by_cosine_the_most_frequent_piece_first(tran
     (found,) = neighbours(translator, ["one two", "one"], ["eins"])
     ids = tiny.tokenizer().encode(["one two", "one", "eins"]).flat_values.numpy().tolist()
     names = tiny.tokenizer().visible_pieces(np.arange(tiny.VOCABULARY, dtype=np.int32))
-    assert found["side"] == "source and target"
     counts = [ids.count(names.index(piece)) for piece, _ in found["pieces"]]
     assert counts == sorted(counts, reverse=True) and len(counts) == len(set(ids)) and sum(counts) == len(ids)
     matrix = reference.weights_of(translator.model)["embedding/matrix"]
@@ -91,21 +92,16 @@ def test_neighbours_are_the_nearest_by_cosine_the_most_frequent_piece_first(tran
         order = [id for id in np.argsort(-cosines) if id > 3 and names[id] != piece][:NEIGHBOURS]
         assert [name for name, _ in others] == [names[id] for id in order]
         np.testing.assert_allclose([cosine for _, cosine in others], cosines[order], atol=6e-4)
-
-
-def test_two_embeddings_have_neighbours_each_and_a_directory_that_is_missing_is_named(translator, tmp_path):
-    model = tiny.transformer(target_vocabulary_size=tiny.VOCABULARY)
-    found = neighbours(Translator(model, tiny.tokenizer()), ["one"], ["eins"])
-    assert [side["side"] for side in found] == ["source", "target"]
-    assert [side["pieces"][0][0] for side in found] != [found[0]["pieces"][0][0]] * 2
-    with pytest.raises(FileError, match="cannot write .*nowhere.*: No such file"):
-        write_report(tmp_path / "nowhere", translator, hand_made(), "some", ["one"], ["eins"])
+    # Two embeddings have neighbours each.
+    two = tiny.transformer(target_vocabulary_size=tiny.VOCABULARY)
+    source, target = neighbours(Translator(two, tiny.tokenizer()), ["one"], ["eins"])
+    assert [found["side"], source["side"], target["side"]] == ["source and target", "source", "target"]
+    assert source["pieces"][0][0] != target["pieces"][0][0]
 
 
 def test_a_reader_sees_every_head_on_a_phone(opened, written):
     opened.goto(written.as_uri())
     expect(opened.get_by_role("heading", level=1)).to_have_text(f"runs/{EVIL}")
-    assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     large = opened.locator("#map svg")
     expect(opened.locator("#details")).to_have_text(f"encoder 0.0: position -1, {EVIL} to head")
     expect(large.locator("rect")).to_have_count(9)
@@ -126,10 +122,9 @@ def test_a_reader_sees_every_head_on_a_phone(opened, written):
     expect(cells).to_have_text([*numbers, f"position -1, {EVIL} to head"])
     syntax = ["31", "+1", "50 %", "encoder 0.0 75 %", "encoder 0.1 50 %"]
     expect(opened.locator("#syntax tbody td")).to_have_text(syntax)
-    expect(opened.locator("#curves circle")).to_have_count(3)
-    expect(opened.locator("#products circle")).to_have_count(POSITIONS)
-    opened.get_by_label("Piece").fill("o")
-    expect(opened.locator("#nearest li")).to_have_count(NEIGHBOURS)
-    opened.get_by_label("Piece").fill("no such piece")
-    expect(opened.locator("#nearest li")).to_have_count(0)
+    for shown, count in (("#curves circle", 3), ("#products circle", POSITIONS)):
+        expect(opened.locator(shown)).to_have_count(count)
+    for piece, count in (("o", NEIGHBOURS), ("no such piece", 0)):
+        opened.get_by_label("Piece").fill(piece)
+        expect(opened.locator("#nearest li")).to_have_count(count)
     assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]

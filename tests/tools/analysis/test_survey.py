@@ -58,13 +58,12 @@ def test_the_importance_is_the_mean_absolute_gradient_by_the_rows_of_the_output_
 
 
 def test_the_kept_weights_are_those_of_the_paper(translator, found):
+    weights, visible = reference.weights_of(translator.model), tiny.tokenizer().visible_pieces
     for pair, attended in zip(PAIRS, found.sentences, strict=True):
         source_ids, target_ids, labels = (np.asarray(x) for x in ids(*pair))
-        assert attended.source_pieces == tiny.tokenizer().visible_pieces(source_ids[0])
-        assert attended.target_pieces == tiny.tokenizer().visible_pieces(target_ids[0])
-        assert attended.label_pieces == tiny.tokenizer().visible_pieces(labels[0])
+        pieces = [attended.source_pieces, attended.target_pieces, attended.label_pieces]
+        assert pieces == [visible(each[0]) for each in (source_ids, target_ids, labels)]
         assert attended.target_pieces[0] == "<s>" and attended.label_pieces[-1] == "</s>"
-        weights = reference.weights_of(translator.model)
         alignment = reference.alignment(weights, source_ids, target_ids, H, reference.post_norm)[0]
         squares = np.sum(attended.weights["cross"][H:] ** 2, axis=0)  # of all layers but the first
         np.testing.assert_allclose(squares / squares.sum(axis=-1, keepdims=True), alignment, rtol=1e-4, atol=1e-6)
@@ -117,13 +116,16 @@ def test_the_numbers_are_those_of_all_queries_of_the_corpus(found):
     assert found.pairs == len(PAIRS)
 
 
+def words_of(pieces):
+    """The places of the pieces of each word."""
+    numbers = ["".join(pieces[: i + 1]).count("▁") for i in range(len(pieces))]
+    return [[i for i, number in enumerate(numbers) if number == word] for word in range(1, 1 + max(numbers))]
+
+
 def test_alignments_and_parses_are_of_words(found):
     aligned_looks, tree_looks = [], []
-    for (text, target), attended in zip(PAIRS, found.sentences, strict=True):
-        starts = ["".join(attended.source_pieces[:i]).count("▁") for i in range(1, 1 + len(attended.source_pieces))]
-        words = [[i for i, start in enumerate(starts) if start == word + 1] for word in range(len(text.split()))]
-        starts = ["".join(attended.label_pieces[: i + 1]).count("▁") for i in range(len(attended.label_pieces) - 1)]
-        targets = [[i for i, start in enumerate(starts) if start == word + 1] for word in range(len(target.split()))]
+    for attended in found.sentences:
+        words, targets = words_of(attended.source_pieces), words_of(attended.label_pieces[:-1])
         for looks, kind, rows in ((aligned_looks, "cross", targets), (tree_looks, "encoder", words)):
             of_words = roles.attention_of_words(attended.weights[kind], rows, words)
             looks.append(np.argmax(of_words, axis=-1))
@@ -149,14 +151,15 @@ def test_batches_blank_pairs_and_long_ones_change_nothing_and_what_is_not_asked_
 
 
 def test_mistakes_are_named(translator, monkeypatch):
-    with pytest.raises(UserError, match="only a Transformer has heads"):
-        heads(translator.with_model(RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6)), TEXTS, REFERENCES)
-    with pytest.raises(UserError, match="equally many of each. Received: 4 texts, 3 references"):
-        heads(translator, TEXTS, REFERENCES[1:])
-    with pytest.raises(UserError, match="4 texts, 4 references, 1 trees"):
-        heads(translator, TEXTS, REFERENCES, trees=[None])
-    with pytest.raises(UserError, match="no pair of sentences is left"):
-        heads(translator, [" "], ["eins"])
+    recurrent = translator.with_model(RecurrentNetwork(vocabulary_size=tiny.VOCABULARY, d_model=6))
+    for asked, texts, references, trees, words in (
+        (recurrent, TEXTS, REFERENCES, None, "only a Transformer has heads"),
+        (translator, TEXTS, REFERENCES[1:], None, "equally many of each. Received: 4 texts, 3 references"),
+        (translator, TEXTS, REFERENCES, [None], "4 texts, 4 references, 1 trees"),
+        (translator, [" "], ["eins"], None, "no pair of sentences is left"),
+    ):
+        with pytest.raises(UserError, match=words):
+            heads(asked, texts, references, trees=trees)
     encode = Tokenizer.encode  # of a tokenizer that rewrites text
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encode(self, tf.strings.upper(text)))
     with pytest.raises(CorpusError, match="line 1: its pieces do not spell its words"):
@@ -178,16 +181,15 @@ def test_roles_are_given_from_the_shares_of_the_papers_on():
     assert few.roles[0] == ["position -1"]
 
 
-def parse(*rows):
-    """A sentence in CoNLL-U of rows (number, form, head, relation)."""
-    return "".join(f"{number}\t{form}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n" for number, form, head, name in rows) + "\n"
-
-
-DOGS = parse((1, "The", 2, "det"), (2, "dogs", 3, "nsubj"), (3, "bark", 0, "root"), (4, ".", 3, "punct"))
+DOGS = "1 The 2 det|2 dogs 3 nsubj|3 bark 0 root|4 . 3 punct"
 # "Zum" is one token of two words, and a word is left out of the text.
-ZUM = "# text = Zum Haus\n" + parse(
-    ("1-2", "Zum", "_", "_"), (1, "zu", 3, "case"), (2, "dem", 3, "det"), (3, "Haus", 0, "root"), ("3.1", "x", "_", "_")
-)
+ZUM = "1-2 Zum _ _|1 zu 3 case|2 dem 3 det|3 Haus 0 root|3.1 x _ _"
+
+
+def parse(sentence):
+    """A sentence in CoNLL-U, of tokens "number form head relation"."""
+    rows = [token.split() for token in sentence.split("|")]
+    return "".join(f"{number}\t{form}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n" for number, form, head, name in rows) + "\n"
 
 
 def test_the_pieces_of_a_word_are_those_that_spell_it():
@@ -230,18 +232,19 @@ def test_alignments_are_read_and_refused_where_they_do_not_fit(tmp_path):
 
 
 def test_parses_are_read_with_the_spans_of_their_words_and_refused_where_they_do_not_fit(tmp_path):
-    (tmp_path / "parses").write_text(DOGS + ZUM, encoding="utf-8")
+    whole = parse(DOGS)
+    (tmp_path / "parses").write_text(f"{whole}# text = Zum Haus\n{parse(ZUM)}", encoding="utf-8")
     dogs, zum = read_conllu(tmp_path / "parses", ["The dogs bark.", "Zum Haus"])
     assert dogs.spans == [(0, 3), (3, 7), (7, 11), (11, 12)]
     assert dogs.edges == [(1, "det"), (2, "nsubj"), (-1, "root"), (2, "punct")]
     assert zum.spans == [(0, 3), (0, 3), (3, 7)]
     assert zum.edges == [(2, "case"), (2, "det"), (-1, "root")]
     for text, message in {
-        DOGS + DOGS: "has 2 parses, but there are 1 sentence",
-        DOGS.replace("bark", "run"): "parse 1: its words 'The dogs run .' are not those of 'The dogs bark.'",
-        DOGS.replace("\t2\tdet", "\t7\tdet"): "parse 1: a word depends on a word that the parse does not have",
-        DOGS.replace("\t_\t_\n", "\n"): "parse 1: not a line of ten columns as in CoNLL-U: '1 The",
-        DOGS.replace("\t2\tdet", "\t_\tdet"): "not a line of ten columns",
+        whole + whole: "has 2 parses, but there are 1 sentence",
+        whole.replace("bark", "run"): "parse 1: its words 'The dogs run .' are not those of 'The dogs bark.'",
+        whole.replace("\t2\tdet", "\t7\tdet"): "parse 1: a word depends on a word that the parse does not have",
+        whole.replace("\t_\t_\n", "\n"): "parse 1: not a line of ten columns as in CoNLL-U: '1 The",
+        whole.replace("\t2\tdet", "\t_\tdet"): "not a line of ten columns",
     }.items():
         (tmp_path / "parses").write_text(text, encoding="utf-8")
         with pytest.raises(CorpusError, match=message):

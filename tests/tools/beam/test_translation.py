@@ -107,21 +107,17 @@ def left(directory):
     return [path for path in (directory / "out/.translation").rglob("*") if path.suffix != ".json"]
 
 
-def test_every_file_has_the_lines_of_the_engine_without_beam(texts):
-    done = translate(texts)
-    assert found(texts) == expected()
+def test_every_file_has_the_lines_of_the_engine_without_beam_and_a_second_start_does_what_is_missing(texts):
+    loads = texts / "loads"
+
+    def load_and_count():
+        with open(loads, "a") as file:
+            file.write("loaded\n")
+        return load()
+
+    done = translate(texts, loading=load_and_count)
+    assert found(texts) == expected() and loads.read_text() == "loaded\n"  # once in a process
     assert done == {"files": 6, "lines": 20 + 6 + 9 + 1, "failed_lines": 0} and left(texts) == []
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_parts_in_any_order_and_bundles_that_run_three_times_give_the_same_text(texts, monkeypatch, seed):
-    monkeypatch.setattr(beam, "Reshuffle", lambda: InAnyOrder(seed))
-    translate(texts, FnApiRunner(bundle_repeat=2))
-    assert found(texts) == expected() and left(texts) == []
-
-
-def test_a_second_start_does_only_what_is_missing(texts):
-    translate(texts)
     (texts / "out/odd.txt").unlink()
     (texts / "out/long.txt").write_bytes(b"edited")
     stamps = {path: path.stat().st_mtime_ns for path in (texts / "out").rglob("*.txt.gz")}
@@ -129,6 +125,12 @@ def test_a_second_start_does_only_what_is_missing(texts):
     assert found(texts) == expected()
     assert (done["files"], done["lines"]) == (2, 26) and len(stamps) == 2
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+
+
+def test_parts_in_any_order_and_bundles_that_run_three_times_give_the_same_text(texts, monkeypatch):
+    monkeypatch.setattr(beam, "Reshuffle", lambda: InAnyOrder(seed=1))
+    translate(texts, FnApiRunner(bundle_repeat=2))
+    assert found(texts) == expected() and left(texts) == []
 
 
 class Failing(Loud):
@@ -157,36 +159,20 @@ def test_a_pipeline_that_fails_goes_on_with_the_parts_it_has_and_shows_nothing_h
     assert left(texts) == [] and 35 - 4 * 3 <= done["lines"] < 35
 
 
-def test_a_line_without_an_answer_is_blank_and_recorded(texts):
+def test_a_line_without_an_answer_is_blank_and_recorded_and_a_part_without_any_stops_all(texts):
     (texts / "in/long.txt").write_bytes(b"one\nbad\ntwo\nthree\nfour\nbad\n")
     done = translate(texts)
     assert found(texts)["long.txt"] == b"ONE\none!\n\n\nTWO\ntwo!\nTHREE\nthree!\nFOUR\nfour!\n\n\n"
     records = [json.loads(line) for line in found(texts)["errors-long.txt.jsonl"].splitlines()]
     bad = {"text": "bad", "error": "UserError: a bad text", "file": str(texts / "in/long.txt")}
-    assert records == [{"line": 2, **bad}, {"line": 6, **bad}]
-    assert done["failed_lines"] == 2
+    assert records == [{"line": 2, **bad}, {"line": 6, **bad}] and done["failed_lines"] == 2
     (texts / "in/long.txt").write_bytes(b"one\n")
     translate(texts)
     assert found(texts)["long.txt"] == b"ONE\none!\n" and "errors-long.txt.jsonl" not in found(texts)
-
-
-def test_a_part_of_which_no_line_has_an_answer_stops_all():
     with pytest.raises(UserError, match="a bad"):
         answer_each(Loud(), str.upper, ["bad", "bad"])
     ((row, error),) = answer_each(Loud(), str.upper, ["bad"])
     assert row == ["", ""] and isinstance(error, UserError)
-
-
-def test_a_process_loads_the_model_once(texts):
-    loads = texts / "loads"
-
-    def load_and_count():
-        with open(loads, "a") as file:
-            file.write("loaded\n")
-        return lambda text: text.upper()
-
-    translate(texts, loading=load_and_count)
-    assert loads.read_text() == "loaded\n"
 
 
 def test_a_damaged_file_is_named_before_anything_is_translated(texts):

@@ -55,22 +55,17 @@ def drawn(text, number, **sampling):
     return translator.drawn
 
 
-def by_hand(samples, metric):
-    """The first of the samples with the highest mean score against all of them, one pair after the other."""
-    scores = [[metric.sentence_score(each, [other]).score for other in samples] for each in samples]
-    means = [math.fsum(row) / len(samples) for row in scores]
-    best = next(i for i, mean in enumerate(means) if mean > max(means) - 1e-9)
-    return samples[best], means[best]
-
-
 @pytest.mark.parametrize("utility", METRICS)
-@pytest.mark.parametrize("samples", [2, 7, 33])
-def test_the_sample_wins_that_agrees_best_with_all_samples(utility, samples):
-    for seed in range(3):
+def test_the_sample_wins_that_agrees_best_with_all_samples(utility):
+    """The first of the samples with the highest mean score against all of them, one pair after the other."""
+    for samples, seed in ((2, 0), (7, 1), (33, 2)):
         found = minimum_bayes_risk(Drawing(), list(POOLS), samples, utility, seed=seed)
         for text, (translation, score) in zip(POOLS, found, strict=True):
-            expected = by_hand(drawn(text, samples, seed=seed), METRICS[utility])
-            assert translation == expected[0] and score == pytest.approx(expected[1], abs=1e-6)
+            some = drawn(text, samples, seed=seed)
+            scores = [[METRICS[utility].sentence_score(each, [other]).score for other in some] for each in some]
+            means = [math.fsum(row) / len(some) for row in scores]
+            best = next(i for i, mean in enumerate(means) if mean > max(means) - 1e-9)
+            assert translation == some[best] and score == pytest.approx(means[best], abs=1e-6)
 
 
 TEXTS = st.text(st.sampled_from("ab é\u0301\u2028\t.,$-1"), max_size=11)
@@ -85,13 +80,12 @@ def test_the_utilities_are_those_of_sacrebleu(texts):
         np.testing.assert_allclose(utility(some), expected, atol=1e-6)
 
 
-def test_bleu_finds_words_in_scripts_without_spaces():
+def test_bleu_finds_words_in_scripts_without_spaces_and_of_equal_samples_the_first_one_wins():
     texts = ["我们今天去公园散步。", "我们今天去学校上课。", "ขอบคุณมากครับ", "ขอบคุณมากค่ะ"]
     found = sentence_bleu(texts)
     assert (np.diag(found) > 99.9).all() and 10 < found[0, 1] < 90 and 10 < found[2, 3] < 90 and found[0, 2] == 0
     plain = BLEU(effective_order=True, tokenize="zh").sentence_score(texts[0], [texts[1]]).score
     assert found[0, 1] == pytest.approx(plain, abs=1e-6)
-    # Of equal samples, the first one wins.
     for texts in (["ab", "cd", "ef"], ["cd", "ab", "ef"], ["ef", "cd", "ab", "ab", "cd", "ef"]):
         for utility in METRICS:
             assert agreed(texts, utility) == (texts[0], pytest.approx(100 / 3))
@@ -99,13 +93,11 @@ def test_bleu_finds_words_in_scripts_without_spaces():
 
 
 def test_no_text_has_an_influence_on_another():
-    texts = list(POOLS)
-    together = minimum_bayes_risk(Drawing(), texts, 9, seed=3)
-    assert together == [minimum_bayes_risk(Drawing(), text, 9, seed=3) for text in texts]
-    assert together[::-1] == minimum_bayes_risk(Drawing(), texts[::-1], 9, seed=3)
-    seeds = [3, 4, 3, 4, 3]
+    texts, seeds = list(POOLS), [3, 4, 3, 4, 3]
+    alike = minimum_bayes_risk(Drawing(), texts[::-1], 9, seed=3)[::-1]
     each = minimum_bayes_risk(Drawing(), texts, 9, seed=seeds)
-    assert each == [minimum_bayes_risk(Drawing(), *row, 9, seed=n) for *row, n in zip(texts, seeds, strict=True)]
+    alone = [minimum_bayes_risk(Drawing(), *row, 9, seed=n) for *row, n in zip(texts, seeds, strict=True)]
+    assert each == alone and alike[::2] == each[::2]
     # A seed gives its samples, and another seed others.
     rows = {seed: drawn("a", 32, seed=seed) for seed in (-1, 0, 1, 2, 2**63 - 1, -(2**63))}
     assert rows[0] == drawn("a", 32) and len({tuple(row) for row in rows.values()}) == len(rows)
@@ -113,11 +105,9 @@ def test_no_text_has_an_influence_on_another():
 
 
 def test_options_reach_the_sampling_progress_counts_texts_and_blank_text_stays_blank():
-    translator, counts = Drawing(), []
-    texts = ["a", "b", "c", ""]
-    temperatures = [0.5, 0.6, 0.7, 0.8]
+    translator, counts, temperatures = Drawing(), [], [0.5, 0.6, 0.7, 0.8]
     how = {"temperature": temperatures, "top_p": 0.9, "target_lang": "de"}
-    minimum_bayes_risk(translator, texts, 5, "bleu", counts.append, **how)
+    minimum_bayes_risk(translator, ["a", "b", "c", ""], 5, "bleu", counts.append, **how)
     repeated = [value for value in temperatures for _ in range(5)]
     assert translator.options == {"temperature": repeated, "top_p": 0.9, "target_lang": "de"}
     assert sum(counts) == 4 and len(counts) > 1
@@ -127,21 +117,17 @@ def test_options_reach_the_sampling_progress_counts_texts_and_blank_text_stays_b
     assert (request.SAMPLES, request.UTILITIES) == (SAMPLES, tuple(UTILITIES))  # what translate.py offers
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
+def test_a_mistake_is_named_before_any_work():
+    for how, message in (
         ({"utility": "comet"}, "`utility` must be one of chrf, bleu. Received: utility='comet'"),
         ({"samples": 1}, "`samples` must be between 2 and 256. Received: samples=1"),
         ({"samples": 257}, "`samples` must be between"),
         ({"temperature": 0.001}, "`temperature` must be between"),
         ({"beam_size": 3}, "`sample` has no option `beam_size`"),
         ({"seed": [1, 2]}, "`seed` must have one value for every text. Received: 2, of 1 texts"),
-    ],
-    ids=str,
-)
-def test_a_mistake_is_named_before_any_work(how, message):
-    with pytest.raises(UserError, match=message):
-        minimum_bayes_risk(None, ["a"], **how)
+    ):
+        with pytest.raises(UserError, match=message):
+            minimum_bayes_risk(None, ["a"], **how)
     with pytest.raises(UserError, match="every text must be a str. Received: 5"):
         minimum_bayes_risk(None, [5])
 
@@ -182,8 +168,8 @@ REVERSE |= {("", ""): 0.0, ("", "?"): 0.0}
 def test_the_two_scores_are_added_and_no_blank_translation_wins_by_its_score_of_0():
     found = rerank(Scripted(BEAM), list(BEAM), Scripted(scores=REVERSE))
     assert found == [
-        [("Hund", -1.75), ("Katze", -4.0), ("Katze", -4.0), ("Katze", -4.0)],
-        [("Katze", -1.5), ("Kater", -2.25), ("Kater", -2.25), ("Kater", -2.25)],
+        [("Hund", -1.75), *[("Katze", -4.0)] * 3],
+        [("Katze", -1.5), *[("Kater", -2.25)] * 3],
         [("", 0.0)] * 4,
         [("", -1.0)] * 4,
     ]

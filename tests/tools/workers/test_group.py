@@ -4,7 +4,6 @@ import json
 import shutil
 import socket
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,8 +25,6 @@ from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import Alone
 from tests import tiny
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +77,23 @@ def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one():
         )
 
 
-def free_addresses(number):
+def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(monkeypatch, capsys):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.1)
     with contextlib.ExitStack() as sockets:
-        free = [sockets.enter_context(socket.create_server(("", 0))) for _ in range(number)]
-        return [f"localhost:{one.getsockname()[1]}" for one in free]
+        free = [sockets.enter_context(socket.create_server(("", 0))).getsockname()[1] for _ in range(3)]
+    first, second, third = addresses = [f"localhost:{port}" for port in free]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(wait_for_workers, own, [a for a in addresses if a != own]) for own in (first, second)]
+        said, end = "", time.monotonic() + 10
+        while f"            still waiting for {third}\n" not in said and time.monotonic() < end:
+            time.sleep(0.1)
+            said += capsys.readouterr().out
+        done = [worker.done() for worker in waiting]
+        with socket.create_server(("", free[2])):
+            for worker in waiting:
+                worker.result(timeout=10)
+    assert done == [False, False] and time.monotonic() < end
+    assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
 
 
 def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch):
@@ -94,37 +104,15 @@ def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch):
             join_workers()
 
 
-def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(monkeypatch, capsys):
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.1)
-    first, second, third = addresses = free_addresses(3)
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        waiting = [pool.submit(wait_for_workers, own, [a for a in addresses if a != own]) for own in (first, second)]
-        said, end = "", time.monotonic() + 10
-        while f"            still waiting for {third}\n" not in said and time.monotonic() < end:
-            time.sleep(0.1)
-            said += capsys.readouterr().out
-        done = [worker.done() for worker in waiting]
-        with socket.create_server(("", int(third.rpartition(":")[2]))):
-            for worker in waiting:
-                worker.result(timeout=10)
-    assert done == [False, False] and time.monotonic() < end
-    assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
+def five(task_type="worker", task_id=3, chiefs=(), others=lambda value: [value] * 5):
+    """The `Workers` of one of five, with two replicas each. `others` maps its value for `gather` to those of all five.
 
-
-class FiveWorkers:
-    """As much of MultiWorkerMirroredStrategy as can be seen without the others: two replicas each."""
-
-    num_replicas_in_sync = 10
-
-    def __init__(self, task_type="worker", task_id=3, chiefs=()):
-        cluster = {"chief": list(chiefs), "worker": ["any:2222"] * (5 - len(chiefs))}
-        spec = SimpleNamespace(as_dict=lambda: cluster)
-        self.cluster_resolver = SimpleNamespace(task_type=task_type, task_id=task_id, cluster_spec=lambda: spec)
-
-
-def five(*arguments, others=lambda value: [value] * 5, **keywords):
-    """The `Workers` of one of five. `others` maps this one's value for `gather` to the values of all five."""
-    workers = Workers(FiveWorkers(*arguments, **keywords))
+    It has as much of MultiWorkerMirroredStrategy as can be seen without the others.
+    """
+    cluster = {"chief": list(chiefs), "worker": ["any:2222"] * (5 - len(chiefs))}
+    spec = SimpleNamespace(as_dict=lambda: cluster)
+    resolver = SimpleNamespace(task_type=task_type, task_id=task_id, cluster_spec=lambda: spec)
+    workers = Workers(SimpleNamespace(num_replicas_in_sync=10, cluster_resolver=resolver))
     workers.gather = others
     return workers
 
@@ -155,8 +143,7 @@ def test_the_chief_is_the_first_of_them():
 
 
 def test_every_worker_translates_its_part_and_all_get_the_whole():
-    texts = [f"text {number}" for number in range(13)]
-    parts = []
+    texts, parts = [f"text {number}" for number in range(13)], []
 
     def translate(part):
         parts.append(part)
@@ -189,7 +176,7 @@ def test_all_go_on_from_what_the_chief_has_begun(tmp_path):
     assert found == Begun(Config(dataset=("cldr:en-de", "cldr:de-en"), epochs=5), True, {"passes": 3})
 
 
-def test_the_loss_of_a_worker_is_a_line_that_names_it():
+def test_the_loss_of_a_worker_is_a_line_that_names_it_and_other_errors_are_left_alone():
     for message, gone in (
         ("Socket closed\nfrom /job:chief/replica:0/task:0 while calling", "chief 0"),
         ("/job:worker/replica:0/task:3 has heard from /job:worker/task:1: heartbeats", "worker 1"),
@@ -199,9 +186,6 @@ def test_the_loss_of_a_worker_is_a_line_that_names_it():
             raise tf.errors.UnavailableError(None, None, message)
         line = f"error: {gone} is gone (UnavailableError): start all workers again with the same command"
         assert ended.value.code == line
-
-
-def test_other_errors_are_left_alone():
     own = "in /job:worker/replica:0/task:3/device:CPU:0, and /job:localhost/task:0"  # a bug of ours, on this worker
     for workers, error in (
         (Alone(), tf.errors.UnavailableError(None, None, "of a file system, perhaps")),
@@ -212,17 +196,13 @@ def test_other_errors_are_left_alone():
             raise error
 
 
-# Preparation.
-
-
-def contents(directory):
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(corpus, tmp_path, monkeypatch):
     config, own = tiny.config(corpus, tmp_path / "run", share_vocabulary=False), tmp_path / "own"
     monkeypatch.setattr(module, "own_directory", lambda: own)
     before = {}
+
+    def contents():
+        return {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
 
     def prepare_as_chief(value):
         """Before it meets the others."""
@@ -232,32 +212,30 @@ def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(corpus, tm
         assert met == [True] and run.path == tmp_path / "run"
         run.checkpoints.mkdir()
         run.last.write_bytes(b"state")
-        before.update(contents(run.path))
+        before.update(contents())
         return [value] * 5
 
     workers = five(others=prepare_as_chief)
     run = workers.run_directory(config)
     data = workers.prepare(config, run)
-    assert run.path == own and contents(tmp_path / "run") == before
+    assert run.path == own and contents() == before
     for path in (run.config, run.corpus, *run.tokenizer_files(False), run.last):
         assert path.read_bytes() == before[tmp_path / "run" / path.relative_to(own)]
     monkeypatch.setattr("keras_transformer.training.preparation.encode_pairs", None)  # no need to tokenise again
     assert len(prepare(config, run).train) == len(data.train) == 211
 
 
-def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_not_made(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run")
+def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_that_of_another_is_gone_when_it_ends(
+    corpus, tmp_path, monkeypatch
+):
+    config, at_exit = tiny.config(corpus, tmp_path / "run"), []
     expected = f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
     with pytest.raises(CheckpointError, match=expected):
         five().prepare(config, RunDirectory(tmp_path / "own"))
     assert not (tmp_path / "run").exists()
-
-
-def test_the_directory_of_another_worker_is_gone_when_it_ends(monkeypatch):
-    at_exit = []
-    monkeypatch.setattr(module.atexit, "register", lambda *arguments, **keywords: at_exit.append((arguments, keywords)))
+    monkeypatch.setattr(module.atexit, "register", lambda *given, **how: at_exit.append((given, how)))
     directory = module.own_directory()
     assert directory.is_dir()
-    ((remove, *arguments), keywords), *others = at_exit
+    (((remove, *arguments), keywords),) = at_exit
     remove(*arguments, **keywords)
-    assert not directory.exists() and not others
+    assert not directory.exists()
