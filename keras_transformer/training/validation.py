@@ -1,23 +1,24 @@
 """What a run is measured on after an epoch: the batches of the loss, the sentences of the BLEU, and the pictures."""
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.pipeline import make_batch, validation_batches
+from keras_transformer.data.pipeline import validation_batches
+from keras_transformer.errors import ToolError
 from keras_transformer.files import write_whole
+from keras_transformer.process import find_tool
 from keras_transformer.training.decide import extra_length_of
-from keras_transformer.training.tensorboard import AlignmentPictures
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 SAMPLES, SAID = 5, 2  # translations shown in TensorBoard, and in the log
-SAMPLE_SENTENCES, PICTURES = 32, 4  # for the proof of an export; alignments of validation pairs
+SAMPLE_SENTENCES = 32  # for the proof of an export
 
 
 def measures_of(config, run, data, trainer, group, judge, board, progress):
@@ -49,10 +50,11 @@ def measures_of(config, run, data, trainer, group, judge, board, progress):
             tags=data.languages,
         )
     translate = group.share(greedy.translate)
-    pictured = np.arange(min(PICTURES, len(data.validation)))
-    pairs = (*make_batch(data.validation, pictured), data.tokenizers)
-    pictures = AlignmentPictures(*pairs, board.validation, progress, data.validation.first_ids(pictured))
-    return [validation_bleu(config, data, translate, judge, strategy, board.validation, progress), pictures]
+    measures = [validation_bleu(config, data, translate, judge, strategy, board.validation, progress)]
+    with contextlib.suppress(ToolError):  # without the tool, TensorBoard has no pictures
+        tool = find_tool("analysis.pictures", "pictures of attention")
+        measures.append(tool.pictures_of(data, board.validation, progress))
+    return measures
 
 
 def decoding_strategy(strategy):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.errors import ConfigError
 from keras_transformer.private_api import loop_body
-from keras_transformer.process import MIB, available_memory
+from keras_transformer.tools.planning.available import MIB, available_memory
 from keras_transformer.training.decide import POLICIES
 from keras_transformer.training.losses import make_loss
 from keras_transformer.training.teacher_forcing import TeacherForcing

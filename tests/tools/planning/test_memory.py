@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer import process
 from keras_transformer.config import Config
 from keras_transformer.data.pipeline import dealt, training_batches
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import OPTIMIZERS
-from keras_transformer.process import MIB, available_memory, container_memory
-from keras_transformer.tools.planning import memory
+from keras_transformer.tools.planning import available, memory
+from keras_transformer.tools.planning.available import MIB, available_memory, container_memory
 from keras_transformer.tools.planning.memory import SLOTS, Memory, check_fits, estimate, surely_fits
 from keras_transformer.training.train import make_network, outline, train
 from keras_transformer.training.updates import make_optimizer
@@ -276,8 +275,8 @@ def test_the_limit_of_a_container_is_found(tmp_path, name):
 )
 def test_a_training_has_what_the_machine_and_the_container_both_have(monkeypatch, left, expected):
     monkeypatch.setattr(tf.config, "list_physical_devices", {"GPU": []}.__getitem__)
-    monkeypatch.setattr(process.psutil, "virtual_memory", lambda: SimpleNamespace(available=7))
-    monkeypatch.setattr(process, "container_memory", lambda: left)
+    monkeypatch.setattr(available.psutil, "virtual_memory", lambda: SimpleNamespace(available=7))
+    monkeypatch.setattr(available, "container_memory", lambda: left)
     assert available_memory() == expected
 
 
