@@ -17,7 +17,7 @@ _HOMES = {
     "Ensemble": "tools.ensemble",
     "RecurrentNetwork": "models.recurrent",
     "Run": "runs",
-    "SavedModelTranslator": "translation.translator",
+    "SavedModelTranslator": "tools.saved_models",
     "SequenceToSequence": "models.sequence_to_sequence",
     "Tokenizer": "tokenizer",
     "Transformer": "models.transformer",

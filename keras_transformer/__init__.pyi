@@ -24,7 +24,7 @@ from keras_transformer.tools.ensemble import Ensemble as Ensemble
 from keras_transformer.tools.importing import import_model as import_model
 from keras_transformer.tools.reranking import minimum_bayes_risk as minimum_bayes_risk
 from keras_transformer.tools.reranking import rerank as rerank
-from keras_transformer.translation.translator import SavedModelTranslator as SavedModelTranslator
+from keras_transformer.tools.saved_models import SavedModelTranslator as SavedModelTranslator
 from keras_transformer.translation.translator import Translator as Translator
 
 __version__: str

@@ -18,7 +18,7 @@ from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import languages_of
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.translation.options import LANGUAGE_INPUTS
-from keras_transformer.translation.translator import SavedModelTranslator, Translator
+from keras_transformer.translation.translator import TextTranslator, Translator
 
 AnyPath = str | os.PathLike
 Pairs = Iterable[tuple[str, str]]
@@ -190,9 +190,7 @@ def train(
     return trained and Run(trained[0].path, *trained[1:])
 
 
-def load(
-    path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", **settings: Any
-) -> Translator | SavedModelTranslator:
+def load(path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", **settings: Any) -> TextTranslator:
     """The translator of a run directory or of an export.
 
     Args:
@@ -203,7 +201,7 @@ def load(
             inside.
 
     Returns:
-        `Translator` or `SavedModelTranslator`.
+        `Translator`, or the `SavedModelTranslator` of an export.
 
     Raises:
         UserError: if there is neither a run nor an export, or no such weights.
@@ -226,7 +224,7 @@ def load(
         name = search[0] if search else "checkpoint"
         also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
         raise UserError(f"`{name}` is part of an export: give it to export.py{also}")
-    return SavedModelTranslator(path, **settings)
+    return find_tool("saved_models", "an export in Python").SavedModelTranslator(path, **settings)
 
 
 def _paths_of(path):

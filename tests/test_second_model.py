@@ -13,11 +13,11 @@ from keras_transformer.evaluation import choose_tokenization, measure
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.tools.saved_models import SavedModelTranslator
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.train import train
-from keras_transformer.translation.translator import SavedModelTranslator
 from tests import tiny
 from tests.in_cpp import run_in_cpp
 

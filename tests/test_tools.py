@@ -33,6 +33,7 @@ NEEDS = {
     "planning": ["train.py", "--dry_run", "--dataset", "cldr:en-de", "--model_dir", "OUT"],
     "recipe": ["-m", "keras_transformer", "recipe", "--dataset", "files:CORPUS@en-de", "--output", "OUT"],
     "reranking": ["translate.py", "--model_dir", "RUN", "--mbr", "chrf", "--input", "TEXT", "--output", "OUT"],
+    "saved_models": ["translate.py", "--saved_model", "EXPORT", "--input", "TEXT", "--output", "OUT"],
     "shortlist": ["translate.py", "--model_dir", "RUN", "--shortlist", "7", "--input", "TEXT", "--output", "OUT"],
     "sweep": ["-m", "keras_transformer", "sweep", "--output", "OUT"],
     "tfds": ["train.py", "--dataset", "tfds:mine", "--model_dir", "RUN"],

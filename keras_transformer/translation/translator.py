@@ -12,17 +12,15 @@ import tensorflow as tf
 
 from keras_transformer.data.full_stops import UNKNOWN, Known
 from keras_transformer.errors import UserError, check_positive
-from keras_transformer.files import find_saved_model
 from keras_transformer.layers.embedding import projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 from keras_transformer.presets import LENGTH_PENALTIES
-from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS, Protection, read_glossary
-from keras_transformer.tags import LanguageTags, check_direction, read_export
+from keras_transformer.protection import NO_PLACEHOLDERS, Protection, read_glossary
+from keras_transformer.tags import LanguageTags, check_direction
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation import results
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
 from keras_transformer.translation.lines import of_one_or_many, run_sorted
-from keras_transformer.translation.older_exports import tokenizers_apart
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import Explanation, Score, Translation
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
@@ -382,49 +380,6 @@ class Translator(TextTranslator):
             name: tf.dynamic_stitch(rows, self._strategy.experimental_local_results(part))
             for name, part in parts.items()
         }
-
-
-class SavedModelTranslator(TextTranslator):
-    """The same interface over an exported SavedModel, which has model, tokenizers and search inside.
-
-    Args:
-        path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
-        batch_size: texts translated at a time.
-        glossary, protect: see `TextTranslator`.
-
-    Attributes:
-        files: as those of `Translator`.
-
-    Raises:
-        UserError: if there is no SavedModel, or it has no placeholders for `glossary` or `protect`.
-    """
-
-    def __init__(self, path: str | os.PathLike, batch_size: int = 32, glossary: Glossary = None, protect: bool = False):
-        self.path = find_saved_model(path)
-        tags, languages = read_export(self.path)
-        super().__init__(batch_size, glossary, protect, tags)
-        self.languages = languages
-        self.files = [self.path / "saved_model.pb"]
-        with tokenizers_apart(self.path) as path:
-            self._loaded = tf.saved_model.load(os.fspath(path))
-        if self.protection:  # a model with placeholders reads one as one piece
-            inputs = {"text": PLACEHOLDERS[:1], **self.codes(1)}
-            found = self._call("explain", {name: tf.constant(list(values)) for name, values in inputs.items()})
-            if PLACEHOLDERS[0].encode() not in found["source_pieces"].numpy():
-                raise UserError(NO_PLACEHOLDERS)
-
-    @property
-    def width(self) -> int:
-        """As `Translator.width`."""
-        return self._signature("alternatives").structured_outputs["scores"].shape[1]
-
-    def _call(self, signature, inputs):
-        return self._signature(signature)(**inputs)
-
-    def _signature(self, name):
-        if name not in self._loaded.signatures:
-            raise UserError(f"{self.path} has no signature `{name}`: export the run again with export.py")
-        return self._loaded.signatures[name]
 
 
 def _restored(hidden, row):

@@ -8,7 +8,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up
-from keras_transformer.translation.translator import SavedModelTranslator
+from keras_transformer.tools.saved_models import SavedModelTranslator
 from tests import tiny
 
 TEXTS = ["one two", "one two", "seven", "ten\nnine"]

@@ -21,9 +21,10 @@ from keras_transformer.export.saved_model import (
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, replay
 from keras_transformer.tokenizer import Tokenizer
+from keras_transformer.tools.saved_models import SavedModelTranslator
 from keras_transformer.translation.options import INPUTS, OUTPUTS
 from keras_transformer.translation.segments import divide_into_parts
-from keras_transformer.translation.translator import SavedModelTranslator, Translator
+from keras_transformer.translation.translator import Translator
 from serving.configuration import read_message
 from tests import tiny
 

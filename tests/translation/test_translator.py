@@ -10,15 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import UserError
 from keras_transformer.normalization import mend
-from keras_transformer.protection import NO_PLACEHOLDERS
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import segments
 from keras_transformer.translation.options import INPUTS, options_of
 from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED, divide_into_parts
 from keras_transformer.translation.signatures import Signatures
-from keras_transformer.translation.translator import SavedModelTranslator, TextTranslator, Translator
+from keras_transformer.translation.translator import TextTranslator, Translator
 from tests import reference, tiny
 
 TEXTS = ["one two", "seven", "ten nine eight four zero", "Gr😀öße", "one one one one one one one"]
@@ -297,17 +296,7 @@ def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
         assert score == pytest.approx([(one, other)[row % 2][1][row] for row in range(count)], rel=1e-5)
 
 
-# Loading.
-
-
-def test_a_saved_model_that_is_missing_or_damaged_is_one_line(tmp_path):
-    (tmp_path / "here").mkdir()
-    for name in ("here", "here/7", "nowhere"):
-        with pytest.raises(UserError, match=r"no SavedModel.*export\.py"):
-            SavedModelTranslator(tmp_path / name)
-    (tmp_path / "saved_model.pb").write_bytes(b"\x12\xff")
-    with pytest.raises(FileError, match=r"^\S+/saved_model.pb is damaged: export the run again$"):
-        SavedModelTranslator(tmp_path)
+# Mistakes.
 
 
 def test_impossible_options_are_refused_by_name(tmp_path):
@@ -355,24 +344,9 @@ def test_a_model_reads_placeholders_and_its_translations_have_the_words(tmp_path
 
 
 @pytest.mark.parametrize("how", [{"protect": True}, {"glossary": {"two": "DUO"}}])
-def test_a_model_without_placeholders_protects_nothing_and_says_so(how, tmp_path, monkeypatch):
+def test_a_model_without_placeholders_protects_nothing_and_says_so(how):
     with pytest.raises(UserError, match="`protect` 0.1"):
         Translator(random_transformer(), tiny.tokenizer(), **how)
-
-    class Export:
-        def __init__(self, pieces):
-            self.signatures = {"explain": lambda text: {"source_pieces": tf.constant([pieces])}}
-
-    (tmp_path / "saved_model.pb").touch()
-    for pieces, has_some in ((["▁", "⟦0⟧"], True), (["▁", "<0xE2>"], False)):
-        monkeypatch.setattr(tf.saved_model, "load", lambda path, pieces=pieces: Export(pieces))
-        if has_some:
-            SavedModelTranslator(tmp_path, **how)
-        else:
-            with pytest.raises(UserError) as refused:
-                SavedModelTranslator(tmp_path, **how)
-            assert str(refused.value) == NO_PLACEHOLDERS
-    SavedModelTranslator(tmp_path)
 
 
 def test_a_translator_with_another_model_keeps_words_and_batch_size_too():
