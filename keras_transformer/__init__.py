@@ -32,7 +32,7 @@ _HOMES = {
     "measure": "evaluation",
     "minimum_bayes_risk": "tools.reranking",
     "open_corpus": "data.corpora",
-    "perplexity": "tools.comparison.perplexity",
+    "perplexity": "tools.comparison.prediction",
     "preset": "config",
     "process": "process",
     "rerank": "tools.reranking",

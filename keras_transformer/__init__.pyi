@@ -17,7 +17,7 @@ from keras_transformer.runs import load as load
 from keras_transformer.runs import train as train
 from keras_transformer.tokenizer import Tokenizer as Tokenizer
 from keras_transformer.tools import analysis as analysis
-from keras_transformer.tools.comparison.perplexity import perplexity as perplexity
+from keras_transformer.tools.comparison.prediction import perplexity as perplexity
 from keras_transformer.tools.comparison.significance import compare as compare
 from keras_transformer.tools.documents.files import translate_document as translate_document
 from keras_transformer.tools.ensemble import Ensemble as Ensemble

@@ -10,7 +10,7 @@ import keras_transformer.evaluation
 from keras_transformer.cli.console import describe_scores
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import measure
-from keras_transformer.tools.comparison.perplexity import perplexity
+from keras_transformer.tools.comparison.prediction import perplexity
 from keras_transformer.translation.results import Score
 
 REFERENCE = "the cat sat on the mat"

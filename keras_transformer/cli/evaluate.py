@@ -337,7 +337,7 @@ def main(arguments):
     sources, corpora = read_sources(arguments), read_corpora(arguments)
     check_tokenization(arguments.tokenize)
     report = find_tool("comparison.report", "--report") if arguments.report else None
-    perplexity = find_tool("comparison.perplexity", "--perplexity") if arguments.perplexity else None
+    prediction = find_tool("comparison.prediction", "--perplexity") if arguments.perplexity else None
     comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
 
@@ -354,8 +354,8 @@ def main(arguments):
     for of_whom, value in zip(("", " (baseline)"), comets, strict=False):
         say(f"COMET {value:.4f} ({arguments.comet}){of_whom}")
     for of_whom, translator, speed in zip(("", " (baseline)"), translators, speeds, strict=False):
-        if translator and perplexity:
-            say(f"{perplexity.describe_perplexity(translator, texts[0], references)}{of_whom}")
+        if translator and prediction:
+            say(f"{prediction.describe_perplexity(translator, texts[0], references)}{of_whom}")
         if speed:
             say(f"{speed:.1f} sentences/s{of_whom}")
     if report:
