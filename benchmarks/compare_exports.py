@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.session import CONFIG, Session
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.files import find_saved_model
+from keras_transformer.tools.exported import find_saved_model
 
 ROUNDS = 5
 SINGLES, BATCHES, BATCH_SIZES = 20, 3, (16, 32)

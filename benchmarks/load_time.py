@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from keras_transformer.cli.console import import_tensorflow, program
-from keras_transformer.files import find_saved_model
+from keras_transformer.tools.exported import find_saved_model
 
 
 def parse_arguments():

@@ -26,7 +26,7 @@ from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import joined
-from keras_transformer.words import is_sign, tokens_of
+from keras_transformer.tools.words import is_sign, tokens_of
 
 TAG = re.compile(r"<[^<>]+>")
 NAMES = ("a", "b", "em", "i", "span", "u")

@@ -21,7 +21,7 @@ from keras_transformer.tools.analysis.forced import explain_pairs
 from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
-from keras_transformer.words import tokens_of
+from keras_transformer.tools.words import tokens_of
 
 TAG = re.compile(r"<[^<>]+>")
 

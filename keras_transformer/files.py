@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from keras_transformer.errors import FileError, UserError
+from keras_transformer.errors import FileError
 
 # Causes of an OSError that the user can mend. Any other cause is a bug, and keeps its traceback.
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOTDIR}
@@ -120,24 +120,3 @@ def remove_partial_files(directory):
             shutil.rmtree(partial, ignore_errors=True)
         else:
             partial.unlink(missing_ok=True)
-
-
-def find_saved_model(path):
-    """The directory of a SavedModel.
-
-    Args:
-        path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
-
-    Returns:
-        pathlib.Path.
-
-    Raises:
-        UserError: if there is no SavedModel.
-    """
-    path = Path(path)
-    versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
-    if versions:
-        path = max(versions, key=lambda p: int(p.name))
-    if not (path / "saved_model.pb").exists():
-        raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
-    return path

@@ -13,7 +13,6 @@ from keras_transformer.files import reading, write_whole
 from keras_transformer.languages import find_code, language_of, own_codes, short_codes, spellings_of
 
 TAGS_FILE = "languages.json"  # in the directory of a run
-MANIFEST = "export.json"  # in that of an export
 
 
 @dataclass(frozen=True)
@@ -141,31 +140,6 @@ def load_tags(directory):
 def piece_of(code):
     """The piece that tags a language in our own tokenizers: `<2de>`."""
     return f"<2{code}>"
-
-
-def read_export(directory):
-    """The languages of an export.
-
-    Args:
-        directory: Path, of a version.
-
-    Returns:
-        `LanguageTags` without ids and place, None for a model of one direction; and (source, target), the codes of the
-        default direction, each None if it is not known.
-
-    Raises:
-        FileError: if export.json cannot be read or is damaged.
-    """
-    path, sides = Path(directory, MANIFEST), ("sources", "targets")
-    if not path.exists():
-        return None, (None, None)
-    with reading(path):
-        about = json.loads(path.read_text(encoding="utf-8"))
-        origin, listed = about.get("run") or {}, about.get("languages")
-        if not listed:
-            return None, (origin.get("source_lang"), origin.get("target_lang"))
-        default = tuple(listed[side][code] for side, code in zip(sides, listed["default"], strict=True))
-        return LanguageTags(None, *(dict.fromkeys(listed[side].values()) for side in sides), default), default
 
 
 def checked(code):

@@ -35,38 +35,12 @@ CLUSTER = rf"{_BEFORE_CONSONANT}?{UNSPACED}(?:{_STACKER}{UNSPACED}|{_ON_LETTER})
 BEGIN = rf"(?:(?={SPACED})(?<!{SPACED})|(?!{SPACED})(?<!{_BEFORE_CONSONANT}|{_STACKER}))"
 END = rf"(?:(?<={SPACED})(?!{SPACED})|(?<!{SPACED})(?!{_ON_LETTER}))"
 # Words that apostrophes and hyphens join, such as Ann's and T-shirt. A decimal digit begins a number.
-_FIRST = r"(?=[\p{L}\p{Nl}\p{No}])"
-COMPOUND = rf"{_FIRST}[{WORD_CHARACTERS}'’\-]+"
-SPACED_COMPOUND = rf"{_FIRST}(?:{SPACED}|['’\-])+"
-TOKEN = rf"{CLUSTER}|\p{{Nd}}+\p{{M}}*|(?:(?!\p{{Nd}}){SPACED})+|(?!\s)\X"
+FIRST = r"(?=[\p{L}\p{Nl}\p{No}])"
+COMPOUND = rf"{FIRST}[{WORD_CHARACTERS}'’\-]+"
 
-CLOSING_SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # no space stands before it, in most languages
-_TOKEN = regex.compile(TOKEN)
-_WORD = regex.compile(rf"[\p{{M}}\p{{Pc}}\u00ad\u200c\u200d]*{LETTER_OR_DIGIT}{WORD_CHARACTER}*")
 _COUNTED = regex.compile(
     rf"(?:\p{{WB=Katakana}}\p{{M}}*)+|{CLUSTER}|(?={LETTER_OR_DIGIT})(?:{SPACED}|[.'’](?={LETTER_OR_DIGIT}))+"
 )
-_UNSPACED = regex.compile(UNSPACED)
-_CLUSTER = regex.compile(CLUSTER)
-_LETTER_OR_DIGIT = regex.compile(LETTER_OR_DIGIT)
-_LETTER = regex.compile(LETTER_WITH_MARKS)
-
-
-def tokens_of(text):
-    """Finds the words, numbers and signs of a text, and the grapheme clusters of scripts without spaces.
-
-    Args:
-        text: str.
-
-    Returns:
-        list of (start, end). Together they are all characters but white space.
-    """
-    return [match.span() for match in _TOKEN.finditer(text)]
-
-
-def words_of(text):
-    """Finds the words of a text, a list of str. In scripts without spaces, a run of letters is one word."""
-    return _WORD.findall(text)
 
 
 def count_words(text):
@@ -75,28 +49,3 @@ def count_words(text):
     In other scripts without spaces, each grapheme cluster counts.
     """
     return len(_COUNTED.findall(text))
-
-
-def has_words(text):
-    """Whether a text has a letter or a digit."""
-    return _LETTER_OR_DIGIT.search(text) is not None
-
-
-def is_sign(text):
-    """Whether a token is neither a word nor a number."""
-    return not has_words(text[:1])
-
-
-def is_unspaced(text):
-    """Whether a text begins with a letter of a script that writes no spaces between words."""
-    return _UNSPACED.match(text) is not None
-
-
-def spaced_out(text):
-    """A text with a space on both sides of each grapheme cluster of the scripts without spaces."""
-    return _CLUSTER.sub(r" \g<0> ", text)
-
-
-def letters(text):
-    """Counts the letters of a text, with the marks on them."""
-    return len("".join(_LETTER.findall(text)))

@@ -13,8 +13,9 @@ import keras_transformer
 from keras_transformer import errors
 from keras_transformer.cli.line_files import keep_record, write_lines
 from keras_transformer.errors import FileError, UserError, check_positive, counted
-from keras_transformer.files import find_saved_model, whole_directory
+from keras_transformer.files import whole_directory
 from keras_transformer.tools import check_new_directory, duration, page_of
+from keras_transformer.tools.exported import find_saved_model
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):

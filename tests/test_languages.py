@@ -18,8 +18,9 @@ from keras_transformer.languages import (
     short_codes,
     spellings_of,
 )
-from keras_transformer.tags import LanguageTags, check_direction, load_tags, read_export
+from keras_transformer.tags import LanguageTags, check_direction, load_tags
 from keras_transformer.tools.cleaning.text import scripts_of
+from keras_transformer.tools.exported import read_export
 from keras_transformer.translation.directions import found
 
 NLLB = ("eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl")

@@ -15,7 +15,7 @@ from keras_transformer.tools.documents.fragment import layout_of, parts_of
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import joined
 from keras_transformer.tools.variation.protected_pairs import find_shared
-from keras_transformer.words import is_unspaced, tokens_of
+from keras_transformer.tools.words import is_unspaced, tokens_of
 from tests.sentences import SENTENCES
 
 TAG = re.compile("</?b>")

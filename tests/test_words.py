@@ -7,16 +7,8 @@ import regex
 import tensorflow as tf
 
 from keras_transformer import words
-from keras_transformer.words import (
-    count_words,
-    has_words,
-    is_sign,
-    is_unspaced,
-    letters,
-    spaced_out,
-    tokens_of,
-    words_of,
-)
+from keras_transformer.tools.words import has_words, is_sign, is_unspaced, letters, spaced_out, tokens_of, words_of
+from keras_transformer.words import count_words
 from tests.sentences import SENTENCES
 
 # They read names of flags, settings, operations and errors, which are ASCII.

@@ -20,9 +20,9 @@ from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.cli.flags import languages, load_translator, protected
 from keras_transformer.cli.line_files import file_state, translate_file
 from keras_transformer.errors import UserError, counted
-from keras_transformer.files import find_saved_model
 from keras_transformer.process import find_tool
 from keras_transformer.tools import duration
+from keras_transformer.tools.exported import find_saved_model
 from keras_transformer.tools.lines import CHUNK
 
 log = logging.getLogger(__name__)

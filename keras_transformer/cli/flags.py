@@ -3,7 +3,8 @@
 from keras_transformer.errors import UserError
 from keras_transformer.process import find_tool
 from keras_transformer.protection import read_glossary
-from keras_transformer.tags import check_direction, read_export
+from keras_transformer.tags import check_direction
+from keras_transformer.tools.exported import read_export
 from keras_transformer.translation.options import LANGUAGE_INPUTS, MOST, OPTIONS, options_of
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run

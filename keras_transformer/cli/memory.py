@@ -6,7 +6,7 @@ from keras_transformer.cli.line_files import file_state
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import find_tool
-from keras_transformer.tags import read_export
+from keras_transformer.tools.exported import read_export
 
 log = logging.getLogger(__name__)
 

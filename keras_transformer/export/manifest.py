@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 from keras_transformer.config import Config
-from keras_transformer.tags import MANIFEST
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
+MANIFEST = "export.json"  # in the directory of an export
 LIBRARIES = ("tensorflow", "tensorflow-text", "keras", "sentencepiece")
 
 

@@ -23,7 +23,7 @@ from keras_transformer.tools.cleaning.settings import (
     CleaningSettings,
 )
 from keras_transformer.tools.cleaning.text import letter_share, script_share, scripts_to_keep, skeleton, width, words
-from keras_transformer.words import letters
+from keras_transformer.tools.words import letters
 
 Rule = Callable[[str, str], str | bool]
 

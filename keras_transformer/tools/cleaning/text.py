@@ -9,7 +9,8 @@ from babel.localedata import locale_identifiers
 
 from keras_transformer.errors import UserError
 from keras_transformer.languages import likely_script, locale_of
-from keras_transformer.words import LETTER_WITH_MARKS, LETTERS, letters, words_of
+from keras_transformer.tools.words import letters, words_of
+from keras_transformer.words import LETTER_WITH_MARKS, LETTERS
 
 _IDEOGRAPH = regex.compile(r"\p{Ideographic}")  # says as much as three letters
 _SYLLABLE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Hangul}]")  # says as much as two

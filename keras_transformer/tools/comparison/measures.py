@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import regex
 
 from keras_transformer.errors import UserError
-from keras_transformer.words import LETTER_WITH_MARKS, has_words, is_unspaced, tokens_of
+from keras_transformer.tools.words import has_words, is_unspaced, tokens_of
+from keras_transformer.words import LETTER_WITH_MARKS
 
 MOST_GROUPS = 6  # of sentences, by length
 FREQUENCIES = (0, 1, 2, 10, 100, 1000, 10000)  # the least frequency of each group of words

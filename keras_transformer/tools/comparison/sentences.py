@@ -9,7 +9,7 @@ from operator import or_
 from sacrebleu.metrics import CHRF
 
 from keras_transformer.tools.comparison.measures import FAULTS
-from keras_transformer.words import tokens_of
+from keras_transformer.tools.words import tokens_of
 
 SAME, RIGHT, WRONG = range(3)  # marks of a word
 MOST_SHOWN = 40  # sentences of each list

@@ -11,7 +11,7 @@ import regex
 
 from keras_transformer.normalization import INVISIBLE, SIMILAR, ZERO_WIDTH_SPACE
 from keras_transformer.protection import PLACEHOLDERS, Protection
-from keras_transformer.words import has_words, tokens_of
+from keras_transformer.tools.words import has_words, tokens_of
 
 WORD_OR_STOP = regex.compile(r"[\p{L}\p{N}\p{P}]")
 UNREAD = regex.compile(r"[^\s\p{C}\p{M}]")

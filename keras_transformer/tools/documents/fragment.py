@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import regex
 
 from keras_transformer.protection import ADDRESS
-from keras_transformer.words import CLOSING_SIGN, SPACED
+from keras_transformer.tools.words import CLOSING_SIGN
+from keras_transformer.words import SPACED
 
 OPEN, EMPTY, CLOSE = 1, 0, -1
 SPACE = re.compile(r"[ \t\r\n\f\v]+")

@@ -8,7 +8,7 @@ import itertools
 import regex as re
 
 from keras_transformer.tools.documents.fragment import CLOSE, OPEN, Mark, merged
-from keras_transformer.words import TOKEN, tokens_of
+from keras_transformer.tools.words import TOKEN, tokens_of
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 SPACE = " \t\r\n\f\v"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from keras_transformer.tools.documents.fragment import EMPTY, Element, expanded
-from keras_transformer.words import is_sign, is_unspaced, tokens_of
+from keras_transformer.tools.words import is_sign, is_unspaced, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
 COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better

@@ -8,7 +8,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.alignment import align_words
 from keras_transformer.tools.documents.fragment import Mark, expanded, layout_of, with_partners
 from keras_transformer.tools.documents.placement import place
-from keras_transformer.words import letters
+from keras_transformer.tools.words import letters
 
 
 @dataclass(frozen=True)

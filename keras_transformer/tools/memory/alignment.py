@@ -8,8 +8,8 @@ import difflib
 
 import numpy as np
 
+from keras_transformer.tools.words import tokens_of
 from keras_transformer.translation.results import Explanation
-from keras_transformer.words import tokens_of
 
 END, SPACE = "</s>", "▁"
 LEAST_FREE = 1e-3

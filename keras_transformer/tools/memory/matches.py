@@ -10,8 +10,8 @@ from keras_transformer.errors import UserError
 from keras_transformer.languages import parts_of, plain
 from keras_transformer.normalization import mend
 from keras_transformer.tools.memory.tmx import read_units
+from keras_transformer.tools.words import tokens_of
 from keras_transformer.translation.lines import of_one_or_many
-from keras_transformer.words import tokens_of
 
 INSTALL = "pip install 'rapidfuzz>=3,<4'"  # the extra [memory] of pyproject.toml
 EXACT = 100  # percent

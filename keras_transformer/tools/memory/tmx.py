@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.words import CLOSING_SIGN
+from keras_transformer.tools.words import CLOSING_SIGN
 
 BLOCK_BYTES = 1 << 16
 # Elements of a segment that hold code of another format. Text inside code, `sub`, is a text of its own, such as the

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.errors import UserError
+from keras_transformer.tools.words import spaced_out
 from keras_transformer.translation.lines import of_one_or_many
 from keras_transformer.translation.options import complete_inputs
 from keras_transformer.translation.results import Translation
-from keras_transformer.words import spaced_out
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from keras_transformer.translation.translator import TextTranslator

@@ -10,9 +10,8 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.files import find_saved_model
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS
-from keras_transformer.tags import read_export
+from keras_transformer.tools.exported import find_saved_model, read_export
 from keras_transformer.translation.translator import Glossary, TextTranslator
 
 

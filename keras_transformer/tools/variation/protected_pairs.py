@@ -10,7 +10,8 @@ from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.protection import FIXED, PLACEHOLDERS
 from keras_transformer.tools.lexicon import translation_probabilities
-from keras_transformer.words import COMPOUND, NUMBER, SPACED, SPACED_COMPOUND, UNSPACED, letters
+from keras_transformer.tools.words import SPACED_COMPOUND, letters
+from keras_transformer.words import COMPOUND, NUMBER, SPACED, UNSPACED
 
 MOST_HIDDEN = 4  # words of a pair
 KEPT_SHARE = 0.75  # of the drawn pairs keep the hidden words in the source; the others lose them, as longer terms do

@@ -17,8 +17,8 @@ from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark,
 from keras_transformer.tools.documents.placement import place
 from keras_transformer.tools.documents.units import Unit, joined, replaced
 from keras_transformer.tools.documents.xml import parse
+from keras_transformer.tools.words import tokens_of
 from keras_transformer.translation.translator import Translator
-from keras_transformer.words import tokens_of
 from tests import tiny
 from tests.tools.documents.fake import UPPER, Backwards, WordByWord
 

@@ -17,9 +17,9 @@ from keras_transformer.tags import LanguageTags, check_direction
 from keras_transformer.tools.reranking import minimum_bayes_risk, rerank
 from keras_transformer.tools.reranking.agreement import SAMPLES, UTILITIES, agreed, sentence_bleu, sentence_chrf
 from keras_transformer.tools.saved_models import SavedModelTranslator
+from keras_transformer.tools.words import spaced_out
 from keras_transformer.translation.results import Translation
 from keras_transformer.translation.translator import Translator
-from keras_transformer.words import spaced_out
 from tests import tiny
 from tests.sentences import SENTENCES
 
