@@ -353,7 +353,7 @@ def test_a_finished_run_has_all_that_a_translator_needs_and_options_override_it(
     loaded = load_translator(finished, batch_size=5)
     assert loaded.batch_size == 5 and loaded.files == [finished.model]
     assert loaded.settings == {"beam_size": 1, "length_penalty": ALPHA, **BY_SENTENCE}
-    assert loaded.translate_batch(["one two", "seven"]) == ["eins zwei", "sieben"]
+    assert loaded.translate_batch(["one two", "seven"])[0] == ["eins zwei", "sieben"]
     loaded = load_translator(finished, beam_size=2, length_penalty=0.0)
     assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, **BY_SENTENCE}
 
@@ -375,8 +375,8 @@ def test_a_run_knows_how_it_divides_texts_and_a_damaged_model_is_named(finished,
     by_sentence, whole = load_translator(run, split_sentences=True), load_translator(run)
     assert [each.settings["split_sentences"] for each in (by_sentence, whole)] == [True, False]
     texts = ["One two five. Three four.", "One two three. Four five."]
-    divided, undivided = by_sentence.translate_batch(texts), whole.translate_batch(texts)
-    assert divided[0] == undivided[0] and divided[1] != undivided[1]
+    divided, undivided = ([*zip(*each.translate_batch(texts), strict=True)] for each in (by_sentence, whole))
+    assert divided[0][0] == undivided[0][0] and divided[1] != undivided[1]  # (text, score)
     assert whole.with_model(tiny.transformer()).known == known
     run.model.write_bytes(finished.model.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"cannot read a model from .*model\.keras"):
