@@ -59,25 +59,16 @@ def attention_weights(q, k, mask):
     return softmax(np.where(mask, scores, -np.inf))
 
 
-def attention(q, k, v, mask):
-    """Equation (1). q (T, K), k (S, K), v (S, K), mask (T, S) -> (T, K)."""
-    return attention_weights(q, k, mask) @ v
-
-
-def squared_attention_weights(weights, x, memory, num_heads, mask=True, counted=None):
-    """Weights of `multi_head_attention`, squared, over all heads. x (B, T, D), memory (B, S, D) -> (B, T, S).
-
-    With `counted`, only over its first heads.
-    """
+def weights_of_heads(weights, x, memory, num_heads, mask):
+    """What the heads of `multi_head_attention` attend to. x (B, T, D), memory (B, S, D) -> (B, H, T, S)."""
     d_k = x.shape[2] // num_heads
-    mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
-    squares = np.zeros((x.shape[0], x.shape[1], memory.shape[1]))
-    for b in range(x.shape[0]):
-        for h in range(counted or num_heads):
-            head = slice(h * d_k, (h + 1) * d_k)
-            q, k = columns(weights, "query", x[b], head), columns(weights, "key", memory[b], head)
-            squares[b] += attention_weights(q, k, mask[b, h]) ** 2
-    return squares
+    found = np.zeros((x.shape[0], num_heads, x.shape[1], memory.shape[1]))
+    mask = np.broadcast_to(mask, found.shape)
+    for b, h in np.ndindex(found.shape[:2]):
+        head = slice(h * d_k, (h + 1) * d_k)
+        q, k = columns(weights, "query", x[b], head), columns(weights, "key", memory[b], head)
+        found[b, h] = attention_weights(q, k, mask[b, h])
+    return found
 
 
 def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False):
@@ -103,7 +94,7 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
                 heads.append(relative_attention(q, k, v, mask[b, h], *tables))
             else:
                 q, k = (turned(q), turned(k)) if rotary else (q, k)
-                heads.append(attention(q, k, v, mask[b, h]))
+                heads.append(attention_weights(q, k, mask[b, h]) @ v)
         output[b] = columns(weights, "output", np.concatenate(heads, axis=1))
     return output
 
@@ -166,7 +157,7 @@ def pre_norm(weights, x, sublayer):
     return x + sublayer(layer_norm(part(weights, "norm"), x))
 
 
-def encoder_layer(weights, x, num_heads, residual, mask=True, rotary=False):
+def encoder_layer(weights, x, num_heads, residual, mask, rotary):
     """3.1. residual: `post_norm` or `pre_norm`."""
 
     def self_attention(h):
@@ -187,15 +178,18 @@ def ssru(weights, x):
     return np.stack(outputs, axis=1)
 
 
-def decoder_layer(weights, x, memory, num_heads, residual, mask=True, source_mask=True, rotary=False):
-    """3.1. residual: `post_norm` or `pre_norm`."""
+def decoder_layer(weights, x, memory, num_heads, residual, mask, source_mask, rotary, seen):
+    """3.1. residual: `post_norm` or `pre_norm`; to `seen`, `weights_of_heads` on memory are appended."""
 
     def self_attention(h):
         own = part(weights, "self_attention")
         return ssru(own, h) if "gate/kernel" in own else multi_head_attention(own, h, h, num_heads, mask, rotary)
 
     def cross_attention(h):
-        return multi_head_attention(part(weights, "cross_attention"), h, memory, num_heads, source_mask)
+        arguments = part(weights, "cross_attention"), h, memory, num_heads, source_mask
+        if seen is not None:
+            seen.append(weights_of_heads(*arguments))
+        return multi_head_attention(*arguments)
 
     x = residual(part(weights, "self_attention_residual"), x, self_attention)
     x = residual(part(weights, "cross_attention_residual"), x, cross_attention)
@@ -216,13 +210,11 @@ def encoder(weights, x, num_heads, residual, mask=True, rotary=False):
     return stack(weights, x, residual, lambda w, h: encoder_layer(w, h, num_heads, residual, mask, rotary))
 
 
-def decoder(weights, x, memory, num_heads, residual, source_mask=True, rotary=False):
+def decoder(weights, x, memory, num_heads, residual, source_mask=True, rotary=False, seen=None):
     """N decoder layers; position t sees 0 ... t. x (B, T, D), memory (B, S, D) -> (B, T, D)."""
     causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
-    masks = causal, source_mask
-    return stack(
-        weights, x, residual, lambda w, h: decoder_layer(w, h, memory, num_heads, residual, *masks, rotary=rotary)
-    )
+    rest = memory, num_heads, residual, causal, source_mask, rotary, seen
+    return stack(weights, x, residual, lambda w, h: decoder_layer(w, h, *rest))
 
 
 def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True, is_guided=False):
@@ -231,25 +223,11 @@ def decoder_alignment(weights, x, memory, num_heads, residual, source_mask=True,
     Each weight is squared, so that heads which are sure count more. Of one layer, that one. After guided alignment, it
     is what the first head of the last layer but one attends to, or that of the second of two layers.
     """
-    causal = np.array([[s <= t for s in range(x.shape[1])] for t in range(x.shape[1])])
-    alignments = []
-
-    def layer(w, x):
-        def self_attention(h):
-            return multi_head_attention(part(w, "self_attention"), h, h, num_heads, causal)
-
-        queries = residual(part(w, "self_attention_residual"), x, self_attention)
-        if residual is pre_norm:
-            queries = layer_norm(part(w, "cross_attention_residual/norm"), queries)
-        attention = part(w, "cross_attention")
-        counted = 1 if is_guided else num_heads
-        alignments.append(squared_attention_weights(attention, queries, memory, num_heads, source_mask, counted))
-        return decoder_layer(w, x, memory, num_heads, residual, causal, source_mask)
-
-    stack(weights, x, residual, layer)
+    seen = []
+    decoder(weights, x, memory, num_heads, residual, source_mask, seen=seen)
     if is_guided:
-        return np.sqrt(alignments[{1: 0, 2: 1}.get(len(alignments), -2)])
-    squares = np.sum(alignments[min(1, len(alignments) - 1) :], axis=0)
+        return seen[{1: 0, 2: 1}.get(len(seen), -2)][:, 0]
+    squares = np.square(seen[1:] or seen).sum(axis=(0, 2))
     return squares / squares.sum(axis=-1, keepdims=True)
 
 

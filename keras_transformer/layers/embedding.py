@@ -6,14 +6,7 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.layers.kernels import (
-    EPSILON,
-    Dropout,
-    Layer,
-    LayerNormalization,
-    check_choice,
-    matmul_positions,
-)
+from keras_transformer.layers.kernels import EPSILON, Dropout, Layer, LayerNormalization, check_choice, matmul_positions
 
 SINUSOIDAL = ("sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor")
 
@@ -209,12 +202,11 @@ def sinusoids(positions, d_model, kind="sinusoidal"):
     Returns:
         float32 (T, D).
     """
+    turn = angles(positions, d_model, d_model - 2 if kind == "sinusoidal_tensor2tensor" else d_model)  # (T, D/2)
+    waves = [ops.sin(turn), ops.cos(turn)]
     if kind != "sinusoidal":
-        turn = angles(positions, d_model, d_model - 2 if kind == "sinusoidal_tensor2tensor" else d_model)
-        return ops.concatenate([ops.sin(turn), ops.cos(turn)], axis=-1)
-    turn = angles(positions, d_model)  # (T, D/2)
-    pairs = ops.stack([ops.sin(turn), ops.cos(turn)], axis=-1)  # (T, D/2, 2)
-    return ops.reshape(pairs, (-1, d_model))
+        return ops.concatenate(waves, axis=-1)
+    return ops.reshape(ops.stack(waves, axis=-1), (-1, d_model))  # of (T, D/2, 2)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -398,10 +390,9 @@ class Frame(Layer):
         framed = ops.pad(ids, ((0, 0), (first, len(self.after))), constant_values=self.pad_id)
         places = ops.arange(ops.shape(framed)[1])[None]  # (1, A + S + Z)
         ends = first + ops.sum(ops.cast(ops.not_equal(ids, self.pad_id), places.dtype), axis=1, keepdims=True)  # (B, 1)
-        for offset, id in enumerate(self.before):
-            framed = ops.where(places == offset, ops.cast(id, ids.dtype), framed)
-        for offset, id in enumerate(self.after):
-            framed = ops.where(places == ends + offset, ops.cast(id, ids.dtype), framed)
+        for start, tokens in ((0, self.before), (ends, self.after)):
+            for offset, id in enumerate(tokens):
+                framed = ops.where(places == start + offset, ops.cast(id, ids.dtype), framed)
         return framed
 
 

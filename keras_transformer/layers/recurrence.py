@@ -83,6 +83,21 @@ class SSRU(Layer):
         return ops.cast(ops.relu(cells), self.compute_dtype), cells
 
 
+def take_rows(x, positions):
+    """Rows of every matrix: x (B, N, D), and positions int (B, M) in it -> (B, M, D).
+
+    `ops.take_along_axis` would spread the positions over D.
+    """
+    batch, length, width = ops.shape(x)
+    starts = ops.arange(batch, dtype="int32")[:, None] * length
+    return ops.take(ops.reshape(x, (-1, width)), starts + positions, axis=0)
+
+
+def of_parents(nest, parents):
+    """What each hypothesis takes over, of a nest of vectors (B, W, D): those of its parent, of int (B, W)."""
+    return nest if parents.shape[1] == 1 else keras.tree.map_structure(lambda x: take_rows(x, parents), nest)
+
+
 def advance(cells, kept_and_new):
     """c (..., D) before a position, and (..., 2D) from `SSRU.kept_and_new` -> c after it, (..., D)."""
     kept, new = ops.split(kept_and_new, 2, axis=-1)

@@ -7,13 +7,13 @@ from keras import ops
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.embedding import make_embeddings
+from keras_transformer.layers.recurrence import of_parents
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 from keras_transformer.recurrent.stacks import (
     RecurrentDecoder,
     RecurrentDecoderShape,
     RecurrentEncoder,
     RecurrentEncoderShape,
-    take_rows,
 )
 
 
@@ -92,8 +92,7 @@ class RecurrentNetwork(SequenceToSequence):
         }
 
     def step(self, ids, parents, position, state, has_room=False):
-        decoder = select(state["decoder"], parents) if ids.shape[1] > 1 else state["decoder"]
-        x = self.target_embedding(ids)  # (B, W, D)
+        x, decoder = self.target_embedding(ids), of_parents(state["decoder"], parents)  # (B, W, D)
         states, decoder, _ = self.decoder.step(x, position, decoder, state["keys"], state["memory"])
         return states, {**state, "decoder": decoder}
 
@@ -103,8 +102,3 @@ class RecurrentNetwork(SequenceToSequence):
     @property
     def output_matrix(self):
         return self.logits_layer.source.matrix
-
-
-def select(state, parents):
-    """The states of the hypotheses that are continued: a nest of (B, W, D) and parents, int (B, W) -> a nest."""
-    return keras.tree.map_structure(lambda x: take_rows(x, parents), state)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.config import PAD_ID
 from keras_transformer.layers.attention import appended, padding_mask, written
 from keras_transformer.layers.embedding import Frame, LearnedPositions, make_embeddings, unframed
+from keras_transformer.layers.recurrence import of_parents
 from keras_transformer.layers.stacks import POSITIONS, Decoder, Encoder, Shape
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
 from keras_transformer.presets import split_frame_setting, split_heads_setting
@@ -270,19 +271,6 @@ def rows_after(alignment, target_ids):
     has_token = ops.pad(ops.not_equal(target_ids[:, 1:], PAD_ID), ((0, 0), (0, 1)))  # (B, T)
     later = ops.concatenate([alignment[:, 1:], alignment[:, -1:]], axis=1)
     return ops.where(has_token[..., None], later, alignment)
-
-
-def of_parents(nest, parents):
-    """What each hypothesis takes over, of a nest of vectors (B, W, D): those of its parent, of int (B, W)."""
-    width = parents.shape[1]
-    if width == 1:
-        return nest
-    rows = parents + width * ops.arange(ops.shape(parents)[0], dtype="int32")[:, None]  # of (B * W, D)
-
-    def chosen(vectors):
-        return ops.take(ops.reshape(vectors, (-1, vectors.shape[2])), rows, axis=0)
-
-    return keras.tree.map_structure(chosen, nest)
 
 
 def extended_history(history, parents, position=None, add=appended):

@@ -6,20 +6,10 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.kernels import check_choice
-from keras_transformer.layers.recurrence import scan
+from keras_transformer.layers.recurrence import scan, take_rows
 from keras_transformer.layers.stacks import ShapedLayer
 from keras_transformer.recurrent.attention import SCORES, FixedContext, RecurrentAttention
 from keras_transformer.recurrent.cells import CELLS, run
-
-
-def take_rows(x, positions):
-    """Rows of every matrix: x (B, N, D), and positions int (B, M) in it -> (B, M, D).
-
-    `ops.take_along_axis` would spread the positions over D.
-    """
-    batch, length, width = ops.shape(x)
-    starts = ops.arange(batch, dtype="int32")[:, None] * length
-    return ops.take(ops.reshape(x, (-1, width)), starts + positions, axis=0)
 
 
 def reverse_tokens(x, lengths):
