@@ -106,25 +106,28 @@ def lines(path):
 
 
 @pytest.mark.slow
-def test_runs_write_the_same_corpus_here_and_on_beam(learned, first, tmp_path, run):
+def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learned, first, tmp_path, run):
+    reverse = shutil.copytree(learned.path, tmp_path / "run")
+    (reverse / "corpus.json").write_text('{"languages": "en to de"}')
+    sample, on_beam = ["--method", "sample", "--tag"], ["--engine", "beam", "--direct_num_workers", 2]
+    for name, flags in {"best": ["--beam_size", 2], "here": sample, "beam": [*sample, *on_beam]}.items():
+        run(back_translate, *first[back_translate], "--output", tmp_path / name, *flags)
+    assert lines(tmp_path / "best/train.de") == load_translator(learned, beam_size=2).translate(TEXTS)
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
+
+
+@pytest.mark.slow
+def test_two_runs_teach_here_and_on_beam(learned, first, tmp_path, run):
     teachers = [shutil.copytree(learned.path, tmp_path / name) for name in ("run", "other")]
-    (teachers[0] / "corpus.json").write_text('{"languages": "en to de"}')
-    asked = {back_translate: ["--method", "sample", "--tag"]}
-    asked[distil] = ["--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
-    here = {program: tmp_path / f"here {number}" for number, program in enumerate(asked)}
-    for program, flags in asked.items():
-        run(program, *first[program], *flags, "--output", here[program])
-    assert sum(line.startswith("<BT> ") for line in lines(here[back_translate] / "train.de")) > len(LINES) / 2
-    translator = load_translator(learned, beam_size=2)
-    alternatives = translator.alternatives(lines(tmp_path / "mine" / "train.en"))
-    assert lines(here[distil] / "train.de") == [each.text for row in alternatives for each in row]
-    run(back_translate, *first[back_translate], "--output", tmp_path / "best", "--beam_size", 2)
-    assert lines(tmp_path / "best/train.de") == translator.translate(TEXTS)
-    for program, flags in asked.items():  # last: Beam leaves threads in this process
-        output = tmp_path / f"on beam {program.__name__}"
-        run(program, *first[program], *flags, "--output", output, "--engine", "beam", "--direct_num_workers", 2)
-        for name in COMPLETE[program][1:]:
-            assert (output / name).read_bytes() == (here[program] / name).read_bytes()
+    asked = [*first[distil], "--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
+    for name, flags in {"here": [], "beam": ["--engine", "beam", "--direct_num_workers", 2]}.items():
+        run(distil, *asked, "--output", tmp_path / name, *flags)
+    alternatives = load_translator(learned, beam_size=2).alternatives(lines(tmp_path / "mine" / "train.en"))
+    assert lines(tmp_path / "here" / "train.de") == [each.text for row in alternatives for each in row]
+    for name in ("train.en", "train.de", "val.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_back_translated_pairs_are_a_corpus_whose_source_the_model_has_written(written):
