@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from keras_transformer.cli import console
 from tests import tiny
 
 
@@ -16,7 +17,8 @@ def learned(tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch):
-    """A function that runs a program in this process."""
+    """A function that runs a program in this process, which has imported TensorFlow."""
+    monkeypatch.setattr(console, "import_tensorflow", lambda: None)
 
     def run_here(module, *arguments):
         monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])

@@ -255,30 +255,23 @@ def test_a_saved_model_is_told_its_beam_at_each_call_and_has_no_checkpoint_and_n
     assert len(loaded) == 1
 
 
-@pytest.fixture
-def reader(monkeypatch):
-    """The reader of exports for LiteRT; a test says what it does with a path."""
-    module = SimpleNamespace(LiteRTTranslator=None)
-    monkeypatch.setitem(sys.modules, "keras_transformer.tools.engines.translate_litert", module)
-    return module
-
-
-def test_an_export_for_litert_takes_its_own_languages_and_no_other_reader(given, reader, loaded, tmp_path):
+def test_an_export_for_litert_takes_its_own_languages_and_a_damaged_one_is_a_mistake(
+    given, loaded, tmp_path, monkeypatch
+):
     (tmp_path / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
+    module, reader = "keras_transformer.tools.engines.translate_litert", SimpleNamespace()
+    monkeypatch.setitem(sys.modules, module, reader)
     reader.LiteRTTranslator = lambda path: SimpleNamespace(path=tmp_path, given=path)
     assert load_translator(given(*LITERT, "--source_lang", "en-US", "--target_lang", "de")).given == "exports/a"
     with pytest.raises(UserError, match="its `target_lang` is de"):
         load_translator(given(*LITERT, "--source_lang", "en", "--target_lang", "fr"))
     assert loaded == []
-
-
-def test_an_export_for_litert_that_cannot_be_read_is_a_mistake(given, reader, monkeypatch):
     for error in (OSError("no such file"), ValueError("no JSON"), RuntimeError("no model")):
         reader.LiteRTTranslator = Mock(side_effect=error)
         with pytest.raises(UserError, match=f"no LiteRT export at exports/a, or it is damaged: {error}"):
             load_translator(given(*LITERT))
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    monkeypatch.delitem(sys.modules, "keras_transformer.tools.engines.translate_litert")
+    monkeypatch.delitem(sys.modules, module)
     with pytest.raises(UserError, match="--litert needs the package ai_edge_litert.* pip install ai-edge-litert"):
         load_translator(given(*LITERT))
 

@@ -59,12 +59,11 @@ def test_a_file_appears_when_it_is_complete_by_one_process_at_a_time(source, tmp
 
 
 def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, tmp_path, monkeypatch):
-    bars = []
+    bars, tqdm = [], line_files.tqdm
 
-    class Bar(line_files.tqdm):
-        def __init__(self, **arguments):
-            super().__init__(**{**arguments, "disable": False, "file": io.StringIO()})
-            bars.append(self)
+    def bar(**arguments):
+        bars.append(tqdm(**{**arguments, "disable": False, "file": io.StringIO()}))
+        return bars[-1]
 
     def answer(texts, on_progress):
         if texts == ["seven"] and len(bars) == 1:
@@ -72,7 +71,7 @@ def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, 
         on_progress(len(texts))
         return twice(texts)
 
-    monkeypatch.setattr(line_files, "tqdm", Bar)
+    monkeypatch.setattr(line_files, "tqdm", bar)
     with pytest.raises(KeyboardInterrupt):
         translate_file(answer, source, tmp_path / "out", [], 2)
     translate_file(answer, source, tmp_path / "out", [], 2)

@@ -1,5 +1,6 @@
 """back_translate and distil: programs that write sentence pairs, with translators that need no model."""
 
+import functools
 import gzip
 import json
 import shutil
@@ -105,23 +106,28 @@ def lines(path):
 
 
 @pytest.mark.slow
-def test_runs_write_the_same_corpus_here_and_on_beam(learned, first, tmp_path, run):
+def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learned, first, tmp_path, run):
+    reverse = shutil.copytree(learned.path, tmp_path / "run")
+    (reverse / "corpus.json").write_text('{"languages": "en to de"}')
+    sample, on_beam = ["--method", "sample", "--tag"], ["--engine", "beam", "--direct_num_workers", 2]
+    for name, flags in {"best": ["--beam_size", 2], "here": sample, "beam": [*sample, *on_beam]}.items():
+        run(back_translate, *first[back_translate], "--output", tmp_path / name, *flags)
+    assert lines(tmp_path / "best/train.de") == load_translator(learned, beam_size=2).translate(TEXTS)
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
+
+
+@pytest.mark.slow
+def test_two_runs_teach_here_and_on_beam(learned, first, tmp_path, run):
     teachers = [shutil.copytree(learned.path, tmp_path / name) for name in ("run", "other")]
-    (teachers[0] / "corpus.json").write_text('{"languages": "en to de"}')
-    teaching = ["--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
-    for program, flags in {back_translate: ["--method", "sample", "--tag"], distil: teaching}.items():
-        here, beam = (tmp_path / f"{program.__name__} {name}" for name in ("here", "on beam"))
-        run(program, *first[program], *flags, "--output", here)
-        run(program, *first[program], *flags, "--output", beam, "--engine", "beam", "--direct_num_workers", 2)
-        for name in COMPLETE[program][1:]:
-            assert (here / name).read_bytes() == (beam / name).read_bytes()
-        if program is back_translate:
-            assert sum(line.startswith("<BT> ") for line in lines(here / "train.de")) > len(LINES) / 2
-    translator = load_translator(learned, beam_size=2)
-    alternatives = translator.alternatives(lines(tmp_path / "mine" / "train.en"))
-    assert lines(here / "train.de") == [each.text for row in alternatives for each in row]
-    run(back_translate, *first[back_translate], "--output", tmp_path / "best", "--beam_size", 2)
-    assert lines(tmp_path / "best/train.de") == translator.translate(TEXTS)
+    asked = [*first[distil], "--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
+    for name, flags in {"here": [], "beam": ["--engine", "beam", "--direct_num_workers", 2]}.items():
+        run(distil, *asked, "--output", tmp_path / name, *flags)
+    alternatives = load_translator(learned, beam_size=2).alternatives(lines(tmp_path / "mine" / "train.en"))
+    assert lines(tmp_path / "here" / "train.de") == [each.text for row in alternatives for each in row]
+    for name in ("train.en", "train.de", "val.de"):
+        assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_back_translated_pairs_are_a_corpus_whose_source_the_model_has_written(written):
@@ -220,15 +226,14 @@ def test_pairs_of_another_text_or_another_way_are_never_mixed(
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [(back_translate, "train.en"), (back_translate, "train.tsv"), (distil, "train.de"), (distil, "val.en")],
-)
-def test_a_corpus_that_is_there_already_stays_as_it_is(writer, first, mistake, tmp_path, program, name):
+def test_a_corpus_that_is_there_already_stays_as_it_is(writer, first, mistake, tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text("mine\n")
-    assert mistake(program, *first[program]) == f"error: {tmp_path}/out/{name} exists: choose another --output"
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    files = {"train.en": back_translate, "train.tsv": back_translate, "train.de": distil, "val.en": distil}
+    for name, program in files.items():
+        (tmp_path / "out" / name).write_text("mine\n")
+        assert mistake(program, *first[program]) == f"error: {tmp_path}/out/{name} exists: choose another --output"
+        (tmp_path / "out" / name).unlink()
+        assert not [*(tmp_path / "out").iterdir()]
 
 
 def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_path, monkeypatch):
@@ -267,13 +272,16 @@ def test_a_corpus_that_the_teacher_cannot_translate_is_one_line(writer, mistake,
     assert not (tmp_path / "out").exists()
 
 
-TAGGED = Tokenizer(train_tokenizer([f"<BT> {text}" for text in LINES] + LINES, 331))
+@functools.cache
+def tokenizer_with_tag():
+    return Tokenizer(train_tokenizer([f"<BT> {text}" for text in LINES] + LINES, 331))
 
 
-@pytest.mark.parametrize("tokenizer", [tiny.tokenizer(), TAGGED], ids=["never seen", "trained on it"])
+@pytest.mark.parametrize("make", [tiny.tokenizer, tokenizer_with_tag])
 @settings(max_examples=20)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\uffff\u2581"), max_size=23))
-def test_a_tag_is_the_same_pieces_before_every_text_and_comes_back(tokenizer, text):
+def test_a_tag_is_the_same_pieces_before_every_text_and_comes_back(make, text):
+    tokenizer = make()
     tag, whole = (tokenizer.encode(tf.constant([line])) for line in ("<BT>", f"<BT> {text}"))
     assert whole[0].numpy()[: len(tag[0])].tolist() == tag[0].numpy().tolist()
     assert tokenizer.decode(whole).numpy()[0].decode() == mend(f"<BT> {text}")

@@ -23,52 +23,33 @@ from keras_transformer.training.run_directory import RunDirectory
 from tests import tiny
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {
-    "source_lang": "en",
-    "target_lang": "de",
-    "vocabulary_size": tiny.VOCABULARY,
-    **tiny.SIZES,
-    "batch_tokens": 97,
-    "warmup_steps": 11,
-    "precision": "float32",
-    "strategy": "one_device",  # any other changes this process for good
-}
+SETTINGS = {"source_lang": "en", "target_lang": "de", "vocabulary_size": tiny.VOCABULARY, **tiny.SIZES}
+SETTINGS |= {"batch_tokens": 97, "warmup_steps": 11, "precision": "float32"}
+SETTINGS["strategy"] = "one_device"  # any other changes this process for good
 
 
-@pytest.fixture
-def mistake_in_training(mistake):
-    def run_here(corpus, model_dir, **settings):
+def test_a_mistake_in_training_is_one_line(learned, tmp_path, mistake):
+    def refused(corpus, model_dir, **settings):
         flags = {"dataset": f"files:{corpus}", "model_dir": model_dir, **SETTINGS, **settings}
         return mistake(train, *[part for name, value in flags.items() for part in (f"--{name}", value)])
 
-    return run_here
-
-
-def test_a_corpus_that_is_not_there_or_uneven_is_one_line(tmp_path, mistake_in_training):
     corpus = tiny.write_corpus(tmp_path / "corpus", train=20)
-    assert "no such directory" in mistake_in_training(tmp_path / "nowhere", tmp_path / "x")
-    assert "train.fr" in mistake_in_training(corpus, tmp_path / "y", target_lang="fr")
+    assert "no such directory" in refused(tmp_path / "nowhere", tmp_path / "x")
+    assert "train.fr" in refused(corpus, tmp_path / "y", target_lang="fr")
     (corpus / "train.de").write_text("eins\n", encoding="utf-8")
-    assert "20 lines" in mistake_in_training(corpus, tmp_path / "z")
+    assert "20 lines" in refused(corpus, tmp_path / "z")
     assert not [*tmp_path.glob("[xyz]/config.yaml")]
-
-
-def test_other_settings_in_the_directory_of_a_run_are_one_line(learned, mistake_in_training):
     settings = {"label_smoothing": 0.2, "max_length": 31, "epochs": 3, "batch_tokens": 401, "validation_sentences": 5}
-    assert "label_smoothing was" in mistake_in_training(learned.path.parent / "corpus", learned.path, **settings)
+    assert "label_smoothing was" in refused(learned.path.parent / "corpus", learned.path, **settings)
 
 
-def test_a_run_that_is_not_there_is_not_exported(tmp_path, mistake):
+def test_a_run_that_is_not_there_is_one_line_and_writes_nothing(tmp_path, mistake):
     flags = ("--model_dir", tmp_path / "nowhere", "--export_dir", tmp_path)
     assert "no run in" in mistake(export, *flags)
     assert "unrecognized arguments: --no_such_flag 1" in mistake(export, *flags, "--no_such_flag", 1)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_model_that_is_not_there_is_one_line(tmp_path, mistake):
     for flag in ("--model_dir", "--saved_model"):
         assert "no run and no export in" in mistake(translate, flag, tmp_path / "nowhere")
-    assert not (tmp_path / "nowhere").exists()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_model_that_cannot_rank_or_that_searches_less_is_one_line_and_writes_nothing(tmp_path, monkeypatch, mistake):

@@ -23,32 +23,28 @@ SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctransla
 KILLED = ("prepare", "both", "back_translate", "teacher")  # stages that are under way when the recipe is killed
 
 
+def plan(flags, *done):
+    """Writes recipe.yaml without a measurement of this machine. Some stages are done."""
+    arguments = module.make_parser().parse_args(flags)
+    opened = open_corpus(arguments.dataset)
+    settings = {name: getattr(arguments, name) for name in module.SETTINGS} | module.texts_of(arguments, opened)
+    took = dict.fromkeys(done, 61)
+    Recipe(module.make_build(arguments, opened), settings, SIZES, PACES, 211, took).save()
+
+
 @pytest.fixture
 def asked(tmp_path):
-    """The flags of a recipe that is planned, without a measurement of this machine."""
+    """The flags of a recipe that is planned."""
     corpus, output, text = tiny.write_corpus(tmp_path / "corpus"), tmp_path / "mine", tmp_path / "text.de"
     text.write_text("".join(f"{target}\n" for _, target in tiny.pairs(53, seed=7)), "utf-8")
     given = {"dataset": f"files:{corpus}@en-de", "output": output, "hours": 0.5, "monolingual": text, "license": "mit"}
     flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
-    arguments = module.make_parser().parse_args(flags)
-    opened = open_corpus(arguments.dataset)
-    settings = {name: getattr(arguments, name) for name in module.SETTINGS} | module.texts_of(arguments, opened)
-    Recipe(module.make_build(arguments, opened), settings, SIZES, PACES, 211).save()
+    plan(flags)
     return flags
 
 
-def finish(flags, *stages):
-    """Notes in recipe.yaml that stages are done."""
-    path = Path(flags[3]) / "recipe.yaml"
-    content = yaml.safe_load(path.read_text("utf-8"))
-    for stage in content["stages"]:
-        if stage["stage"] in stages:
-            stage["took_seconds"] = 61
-    path.write_text(yaml.safe_dump(content), "utf-8")
-
-
 def test_a_dry_run_prints_every_stage_with_its_time_and_writes_nothing(asked, run, capsys):
-    finish(asked, "prepare")
+    plan(asked, "prepare")
     before = {path: path.read_bytes() for path in Path(asked[3]).rglob("*") if path.is_file()}
     run(module, *asked, "--dry_run")
     printed = capsys.readouterr().out
@@ -58,7 +54,7 @@ def test_a_dry_run_prints_every_stage_with_its_time_and_writes_nothing(asked, ru
 
 
 def test_a_changed_setting_or_text_names_the_stages_that_it_makes_stale(asked, run, mistake, capsys):
-    finish(asked, "prepare", "both", "teacher", "distil", "student_both")
+    plan(asked, "prepare", "both", "teacher", "distil", "student_both")
     changed = [*asked, "--student", "none", "--dry_run", "--hours", 0.05]
     assert "make these stages stale: both, teacher, distil, student_both." in mistake(module, *changed)
     run(module, *changed, "--redo")

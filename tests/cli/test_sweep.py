@@ -177,8 +177,8 @@ def test_files_with_different_measures_and_a_directory_of_other_runs_or_of_anoth
     (tmp_path / "out" / NAMES[0]).mkdir(parents=True)
     config = parse_config([*first[2:], "--positions=rotary", "--dropout_rate=0.2", "--seed=1"], "")
     config.save(tmp_path / "out" / NAMES[0] / "config.yaml")
-    line = mistake(sweep, *first, *GRID, "--d_ff", 19)
-    assert f"{tmp_path}/out/{NAMES[0]} holds a run with other settings: d_ff was 256 and is 19. Choose another" in line
+    found = mistake(sweep, *first, *GRID, "--d_ff", 19).removeprefix(f"error: {tmp_path}/out/{NAMES[0]} ")
+    assert found == "holds a run with other settings: d_ff was 256 and is 19. Choose another --output"
     with filelock.FileLock(tmp_path / "out" / ".lock"):
         assert f"{tmp_path}/out is in use by another sweep: wait" in mistake(sweep, *first, *GRID)
     assert f"cannot write {files[0]}/out: Not a directory" in mistake(

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_transformer import runs
-from keras_transformer.cli import console, translate
+from keras_transformer.cli import translate
 from keras_transformer.cli.documents import refuse_documents
 from keras_transformer.errors import UserError
 from keras_transformer.tags import check_direction
@@ -48,7 +48,6 @@ def asked(monkeypatch, tmp_path):
     """A list of the models that are loaded; each is an `Upper`. The directory is that of the test."""
     loaded = []
     monkeypatch.setattr(runs, "load", lambda *arguments, **settings: loaded.append(arguments) or Upper())
-    monkeypatch.setattr(console, "import_tensorflow", lambda: None)
     monkeypatch.chdir(tmp_path)
     write("memory.tmx", *UNITS)
     return loaded

@@ -109,11 +109,6 @@ def connect(port):
     return socket.create_connection((HOST, port), timeout=DEADLINE_SECONDS)
 
 
-def read_all(connection):
-    """What comes until the server closes the connection."""
-    return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
 @contextlib.contextmanager
 def process_of(*flags):
     """A server with these flags in a process of its own, once its port is open: .port, .grpc, .process and .lines."""

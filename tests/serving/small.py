@@ -16,20 +16,16 @@ def write(base_path, version, **signatures):
         version: int or str.
         **signatures: name -> function () -> (dict of input tensors, dict of output tensors), called in the graph.
     """
-    graph = tf.Graph()
+    graph, info, definitions = tf.Graph(), v1.saved_model.build_tensor_info, {}
     with graph.as_default(), v1.Session(graph=graph) as session:
-        definitions = {name: _definition(*make()) for name, make in signatures.items()}
+        for name, make in signatures.items():
+            sides = ({key: info(tensor) for key, tensor in tensors.items()} for tensors in make())
+            definitions[name] = v1.saved_model.build_signature_def(*sides, "tensorflow/serving/predict")
         session.run(v1.global_variables_initializer())
         builder = v1.saved_model.Builder(str(Path(base_path) / str(version)))
         builder.add_meta_graph_and_variables(session, ["serve"], definitions)
         builder.save()
     return base_path
-
-
-def _definition(inputs, outputs):
-    info = v1.saved_model.build_tensor_info
-    inputs, outputs = ({name: info(tensor) for name, tensor in tensors.items()} for tensors in (inputs, outputs))
-    return v1.saved_model.build_signature_def(inputs, outputs, "tensorflow/serving/predict")
 
 
 def affine(add, shape=(None,), factor=0.5, use_resource=True):

@@ -134,14 +134,6 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
     assert {"keras", "pytest"} <= missing
 
 
-def test_the_gateway_may_write_where_its_processes_have_their_sockets():
-    pod = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    assert {"name": mounted["/tmp"], "emptyDir": {}} in pod["volumes"]
-
-
 def test_selectors_ports_and_mounts_lead_to_what_there_is():
     assert len(KUBERNETES) == len(MANIFESTS)
     deployment, service = KUBERNETES["Deployment"], KUBERNETES["Service"]["spec"]
@@ -163,6 +155,12 @@ def test_selectors_ports_and_mounts_lead_to_what_there_is():
     claim = KUBERNETES["PersistentVolumeClaim"]["metadata"]["name"]
     assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim
     assert volumes["config"]["configMap"]["name"] == CONFIG_MAP["name"]
+    # The processes of the gateway have their sockets in /tmp.
+    gateway = next(yaml.safe_load_all(read("kubernetes/gateway.yaml")))["spec"]["template"]["spec"]
+    (container,) = gateway["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    assert {"name": mounted["/tmp"], "emptyDir": {}} in gateway["volumes"]
 
 
 def environment_of(container):

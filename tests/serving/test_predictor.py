@@ -1,4 +1,3 @@
-import contextlib
 import gc
 import threading
 import time
@@ -91,15 +90,17 @@ class Desk:
 
 @pytest.fixture
 def desk():
-    with contextlib.ExitStack() as stack:
+    """A function from parameters to a `Desk`."""
+    desks = []
 
-        def make(**parameters):
-            one = Desk(**parameters)
-            stack.callback(one.predictor.stop, 20)
-            stack.callback(one.release_all)
-            return one
+    def make(**parameters):
+        desks.append(Desk(**parameters))
+        return desks[-1]
 
-        yield make
+    yield make
+    for one in desks:
+        one.release_all()
+        one.predictor.stop(20)
 
 
 def result(future):
