@@ -24,10 +24,6 @@ SECOND LINE OF IT \\* OK <b>INLINE HTML</b> END, SEE https://a.b/c_d.
   - ITEM **TWO**
 1. FIRST
 
-| THE HEAD | THE *HEAD* |
-|---|---|
-| CELL ONE | `x` CELL TWO |
-
 <div>
 <p>A BLOCK OF HTML</p>
 </div>
@@ -43,10 +39,9 @@ KEPT = [
     "\\# NO HEADING",
     "1\\. NO LIST",
     "![AA](b.png) <x@y.z>",
-    "SOME AA\n\n| XX \\| YY | AA |\n|---|---|\n| BB | CC |",
     "> <div>\n> a\n> </div>",
     "+++\ntitle = 1\n+++\n\nAA",
-    "| AA \\| BB | CC |\n|---|---|\n| `d|e` | FF \\| `g\\|h` |",
+    "| AA \\| BB | *CC* |\n|---|---|\n| `d|e` | FF \\| `g\\|h` |",
     "| [[p|ONE TWO]] | AA |\n|---|---|\n| $x|y$ | [[q\\|BB]] |",
     "SEE [[a page|THE TEXT]], [[Other page#part]] AND ![[a.png|100]]",
     "AA $x_1 * y_2$ BB $$z*w*v$$ COSTS $5 AND $6",
