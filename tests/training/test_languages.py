@@ -16,9 +16,9 @@ from keras_transformer.data.corpora import Corpus, pairs_corpus
 from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
 from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
 from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.runs import compare_with_all_pieces
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
+from keras_transformer.tools.shortlist import compare_with_all_pieces
 from keras_transformer.tools.variation.protected_pairs import PairProtection
 from keras_transformer.training.decide import languages_of
 from keras_transformer.training.origin import Origin

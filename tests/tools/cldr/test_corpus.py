@@ -72,16 +72,12 @@ def test_intervals_end_after_they_start():
             assert start < end
 
 
-def test_lists_join_names_of_one_family_with_and_or_or():
+def test_lists_join_names_of_one_family_with_and_or_or_and_every_name_leads_one():
     names = [FORMS[f"territories {code}"] for code in ("FR", "JP", "CH")]
-    form = FORMS["list of territories FR"]
-    assert form.say(("standard", names), EN) == "France, Japan, and Switzerland"
-    assert form.say(("standard", names), DE) == "Frankreich, Japan und Schweiz"
-    assert form.say(("or", names[:2]), EN) == "France or Japan"
-    assert form.say(("or", names[:2]), DE) == "Frankreich oder Japan"
-
-
-def test_every_name_leads_a_list_of_others_of_its_family():
+    say = FORMS["list of territories FR"].say
+    assert say(("standard", names), EN) == "France, Japan, and Switzerland"
+    assert say(("standard", names), DE) == "Frankreich, Japan und Schweiz"
+    assert (say(("or", names[:2]), EN), say(("or", names[:2]), DE)) == ("France or Japan", "Frankreich oder Japan")
     rng = Random(3)
     for name in wordings.name_forms():
         _, drawn = FORMS[f"list of {name.key}"].draw(rng)

@@ -56,14 +56,10 @@ en:
   days:
     one: ONE DAY
     other: "%{count} DAYS"
-  literal: |
-    FIRST LINE
+  literal: |2
+      FIRST LINE
 
-      SECOND LINE
-  indented: |2
-      DEEP
-
-    LESS
+    SECOND LINE
   folded: >-
     FIRST PART
 

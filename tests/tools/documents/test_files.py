@@ -118,7 +118,7 @@ def test_what_a_charset_lacks_is_a_reference_or_the_document_becomes_utf_8():
 
 def test_a_browser_reads_latin_1_as_windows_1252_a_mark_of_byte_order_decides_and_a_wrong_charset_is_told():
     data = b"<meta charset=iso-8859-1><p>one \x96 \x80</p>"
-    assert translate_bytes(translating_one("zw\u00f6"), data, "html") == data.replace(b"one", b"zw\xf6")
+    assert translate_bytes(translating_one("5 €"), data, "html") == data.replace(b"one", b"5 \x80")
     for charset in ("utf-16-be", "utf-8"):
         data = ("\ufeff" + XLIFF.format("UTF-16")).encode(charset)
         found = translate_bytes(translating_one("один"), data, "xliff").decode(charset)

@@ -24,10 +24,6 @@ SECOND LINE OF IT \\* OK <b>INLINE HTML</b> END, SEE https://a.b/c_d.
   - ITEM **TWO**
 1. FIRST
 
-| THE HEAD | THE *HEAD* |
-|---|---|
-| CELL ONE | `x` CELL TWO |
-
 <div>
 <p>A BLOCK OF HTML</p>
 </div>
@@ -43,10 +39,9 @@ KEPT = [
     "\\# NO HEADING",
     "1\\. NO LIST",
     "![AA](b.png) <x@y.z>",
-    "SOME AA\n\n| XX \\| YY | AA |\n|---|---|\n| BB | CC |",
     "> <div>\n> a\n> </div>",
     "+++\ntitle = 1\n+++\n\nAA",
-    "| AA \\| BB | CC |\n|---|---|\n| `d|e` | FF \\| `g\\|h` |",
+    "| AA \\| BB | *CC* |\n|---|---|\n| `d|e` | FF \\| `g\\|h` |",
     "| [[p|ONE TWO]] | AA |\n|---|---|\n| $x|y$ | [[q\\|BB]] |",
     "SEE [[a page|THE TEXT]], [[Other page#part]] AND ![[a.png|100]]",
     "AA $x_1 * y_2$ BB $$z*w*v$$ COSTS $5 AND $6",
@@ -96,14 +91,12 @@ def test_marks_stay_in_every_dialect_text_is_translated_and_never_becomes_a_mark
         assert translate_bytes(SAME, own, "markdown") == own
 
 
-def test_no_word_goes_from_one_branch_to_another():
+def test_no_word_goes_from_one_branch_to_another_or_into_code():
     text = b"one two {% if x %}three *four*{% else %}five six{% endif %} seven eight\n{% end %}\nnine ten"
     assert translate_bytes(BACKWARDS, text, "markdown").decode() == (
         "two one {% if x %}*four* three{% else %}six five{% endif %} eight seven\n{% end %}\nten nine"
     )
-
-
-def test_in_mdx_indented_text_is_no_code():
+    # In MDX, indented text is no code.
     text = b"<A>\n    <B>\n        one *two*\n    </B>\n</A>\n"
     assert translate_bytes(UPPER, text, "markdown", "a.mdx") == text.replace(b"one *two*", b"ONE *TWO*")
     assert translate_bytes(UPPER, text, "markdown", "a.md") == text
@@ -262,9 +255,6 @@ def test_without_its_package_markdown_says_what_to_install(monkeypatch):
 
 
 def test_what_is_raised_stays_behind_its_word():
-    for text, translation in {
-        "5 m<sup>2</sup> and CO<sub>2</sub> gas": "gas CO<sub>2</sub> and m<sup>2</sup> 5",
-        "my H<sub>2</sub>O is": "H<sub>2</sub>O is my",
-        "a <sup>b</sup>": "<sup>b</sup> a",  # a tag like others
-    }.items():
-        assert translate_bytes(BACKWARDS, text.encode(), "markdown").decode() == translation
+    text = "my H<sub>2</sub>O is 5 m<sup>2</sup> of a <sup>b</sup>"
+    found = translate_bytes(BACKWARDS, text.encode(), "markdown").decode()
+    assert found == "<sup>b</sup> a of m<sup>2</sup> 5 H<sub>2</sub>O is my"

@@ -228,7 +228,7 @@ def test_flags_choose_the_variables():
 SLAVIC = "n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
 
 
-def test_each_form_is_translated_from_the_text_for_its_numbers():
+def test_each_form_is_translated_from_the_text_for_its_numbers_and_all_are_written_or_none():
     for forms, singular, upper in (
         ("nplurals=2; plural=(n != 1);", "one file", ["ONE FILE", "%d FILES"]),
         (f"nplurals=3; plural=({SLAVIC});", "one file", ["%d FILES"] * 3),  # the first is for 21, too
@@ -241,8 +241,6 @@ def test_each_form_is_translated_from_the_text_for_its_numbers():
             text = header(f"Plural-Forms: {forms}") + message(singular, "c-format", "%d files", number)
             assert strings_of(translated(UPPER, text)) == upper
 
-
-def test_forms_are_written_together_or_not_at_all():
     class Losing(WordByWord):
         def translate(self, texts, on_progress=None):
             return ["%1" if "items" in text else text.upper() for text in texts]

@@ -1,5 +1,6 @@
 """Memories and their files; a translator that needs no model writes capitals, the memory answers in small letters."""
 
+import dataclasses
 import gzip
 import re
 import sys
@@ -372,19 +373,16 @@ def test_similar_entries_are_shown_and_counted_and_never_used_and_an_answer_is_t
     assert [score for _, score in found[0]] == [0, 0, -2]
 
 
-def test_a_text_that_names_its_language_is_for_the_model():
+def test_a_text_that_names_its_language_is_for_the_model_and_so_are_other_languages():
     tags = LanguageTags("source", {"en": 1}, {"fr": 5, "de": 6}, ("en", "de"))
     memory = Memory([("One two", "eins zwei"), (">>fra<< One two", "wrong"), ("<2xx> One two", "right")], 50)
     translator = MemoryTranslator(Loud(tags), memory)
     texts = ["One two", ">>fra<< One two", "<2fr> One two", "<2xx> One two"]
     assert translator.translate(texts) == ["eins zwei", ">>FRA<< ONE TWO", "<2FR> ONE TWO", "right"]
     assert [bool(found) for found in translator.recall(texts)] == [True, False, False, True]
-
-
-def test_between_other_languages_there_is_no_memory():
-    tags = {target: LanguageTags("source", {"en": 1}, {"fr": 5, "de": 6}, ("en", target)) for target in ("fr", "de")}
-    loud = Loud(tags["de"])
-    loud.between = lambda source_lang=None, target_lang=None: Loud(tags[target_lang or "de"])
+    # Nor is there a memory between other languages.
+    loud = Loud(tags)
+    loud.between = lambda source_lang, target_lang: Loud(dataclasses.replace(tags, default=("en", target_lang)))
     translator = with_memory(loud)
     assert translator.between(None, "de").translate(["One two"]) == ["eins zwei"]
     assert translator.between(target_lang="fr").translate(["One two"]) == ["ONE TWO"]

@@ -13,24 +13,9 @@ from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.normalization import mend
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import train_tokenizer
-from keras_transformer.tools.variation.protected_pairs import (
-    PairProtection,
-    compounds_of,
-    find_shared,
-    hide_pair,
-    learn_terms,
-)
-from keras_transformer.tools.variation.subword_dropout import SubwordDropout
-from keras_transformer.tools.variation.typed_text import (
-    MOST_GROWTH,
-    Noise,
-    TitleCase,
-    TypedPairs,
-    Typos,
-    UpperCase,
-    visible_characters,
-    with_cases,
-)
+from keras_transformer.tools.variation import protected_pairs, typed_text
+from keras_transformer.tools.variation.protected_pairs import PairProtection, find_shared, hide_pair, learn_terms
+from keras_transformer.tools.variation.typed_text import Noise, TitleCase, TypedPairs, Typos, UpperCase
 from tests import tiny
 
 
@@ -90,17 +75,11 @@ def test_some_pairs_have_the_same_placeholders_on_both_sides_and_the_others_stay
     assert coded.changed(protect) == coded.pairs
 
 
-def test_subword_dropout_leaves_placeholders_whole():
-    ids = list(range(4, 4 + len(PLACEHOLDERS)))
-    varied = SubwordDropout(hiding().models[0], 0.99)(Sentences.of_lists([ids]), np.random.default_rng(3))
-    assert varied.lists() == [ids]
-
-
 def test_terms_are_words_of_letters_that_translate_each_other():
     terms = learn_terms(*zip(*hiding().pairs, strict=True))
     assert terms.items() <= {**WORDS, "the": "die"}.items() and len(terms) > 0.8 * len(WORDS)
     assert learn_terms([""], ["5"]) == {}
-    assert compounds_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]
+    assert protected_pairs.compounds_of("Ann's T-Shirt, 5 km, https://a.b {x}") == ["Ann's", "T-Shirt", "km"]
 
 
 def test_what_stands_on_both_sides_gets_the_same_placeholders():
@@ -169,7 +148,7 @@ def test_noise_is_the_same_on_both_sides_and_all_that_is_new_and_of_visible_symb
         assert symbol and target.count(symbol) == 1 and target.replace(symbol, "").split() == ["eins", "zwei"]
         starts += source.startswith(symbol) and target.startswith(symbol)
     assert 50 < starts < 120
-    signs, others = visible_characters()
+    signs, others = typed_text.visible_characters()
     assert {"😀", "★", "€", "→"} <= set(signs) and {"ж", "水", "ก", "ب", "§"} <= set(others)
     assert {unicodedata.category(sign)[0] for sign in signs} == {"S"}
     assert all(mend(character) == character for character in signs + others)
@@ -202,20 +181,24 @@ def test_long_changes_are_drawn_for_whole_batches_as_often_as_the_rate_says(chan
     assert all(old != new for result in whole for old, new in zip(some.pairs, result, strict=True)) or change is Noise
 
 
-def test_changes_follow_one_another_and_no_pair_becomes_much_longer_than_its_batch():
+def test_changes_follow_one_another_and_no_pair_becomes_much_longer_than_its_batch(monkeypatch):
     pairs = coded().pairs
     found = typed(coded(), [TitleCase(0.999), UpperCase(0.999)], max_length=999)
     changed = [(old, new) for old, new in zip(pairs, found, strict=True) if new != old]
     assert changed and all(new == tuple(text.upper() for text in old) for old, new in changed)
     longest = max(*coded().ids.source.lengths, *coded().ids.target.lengths)
-    for most in (longest, 999):
+    for most, growth in ((longest, 4), (999, 1)):
+        monkeypatch.setattr(typed_text, "MOST_GROWTH", growth)
         change = TypedPairs(*coded().models, [UpperCase(0.999)], most)
         ids = change(coded().ids, np.random.default_rng(5))
-        assert max(ids.source.lengths.max(), ids.target.lengths.max() - 1) <= min(most, MOST_GROWTH * longest)
+        assert max(ids.source.lengths.max(), ids.target.lengths.max() - 1) <= longest
     assert typed(coded(), [UpperCase(0.999)], max_length=1) == typed(coded(), [Noise(0.0)]) == pairs
 
 
 def test_placeholders_stay_whole():
+    ids = list(range(4, 4 + len(PLACEHOLDERS)))
+    varied = SubwordDropout(hiding().models[0], 0.99)(Sentences.of_lists([ids]), np.random.default_rng(3))
+    assert varied.lists() == [ids]
     model = tiny.keeping_tokenizer().model
     pairs = [(f"seven{name} eight nine", f"{name} acht neun") for name in PLACEHOLDERS]
     changes = [TitleCase(0.9), UpperCase(0.9), Typos(0.9), Noise(0.9)]
@@ -227,8 +210,8 @@ def test_placeholders_stay_whole():
 
 def test_a_tokenizer_learns_from_a_share_of_capitals():
     text = ["seven eight", "sieben acht"] * 2000
-    assert list(with_cases(text, 0.0, 0.0)) == text
-    cased = list(with_cases(iter(text), 0.05, 0.1))
-    assert len(cased) == 4000 and cased == list(with_cases(iter(text), 0.05, 0.1))
+    assert list(typed_text.with_cases(text, 0.0, 0.0)) == text
+    cased = list(typed_text.with_cases(iter(text), 0.05, 0.1))
+    assert len(cased) == 4000 and cased == list(typed_text.with_cases(iter(text), 0.05, 0.1))
     for sentence in text[:2]:
         assert 70 < cased.count(sentence.upper()) < 130 and 160 < cased.count(sentence.title()) < 240
