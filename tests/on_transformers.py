@@ -24,7 +24,7 @@ from tests import tiny
 from tests.tools.importing.toy_corpus import pairs
 
 FIXTURES = Path(__file__).parent / "tools" / "importing"
-LEARNED = tiny.learned_pairs()
+SOURCES, TARGETS = map(list, zip(*tiny.learned_pairs(), strict=True))
 BIASED = {"attention_bias": True, "num_decoder_layers": 2}
 PRE_NORM = {**BIASED, "pre_norm": True}
 VARIANTS = {
@@ -45,21 +45,17 @@ def main():
             return
         for name, variant in VARIANTS.items():
             translator = Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31)
-            path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=sources())
+            path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=SOURCES)
             print(f"in transformers, with random weights as {name}: {proven(path)}")
         translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
-        found = check_beam_search(Path(directory), translator, sources())
-        learned = sum(found == target for found, (_, target) in zip(found, LEARNED, strict=True))
-        assert learned >= 0.9 * len(LEARNED)
+        found = check_beam_search(Path(directory), translator, SOURCES)
+        learned = sum(found == target for found, target in zip(found, TARGETS, strict=True))
+        assert learned >= 0.9 * len(TARGETS)
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
         run = Run(Path(directory, "hf_marian_run"))  # it never predicts some pieces, and its translations end
         texts = [source for source, _ in pairs(67, seed=7)]
         check_beam_search(Path(directory, "toy"), run.translator(length_penalty=0.0, split_sentences=False), texts)
-
-
-def sources():
-    return [source for source, _ in LEARNED]
 
 
 def proven(path):
@@ -99,8 +95,8 @@ def check_imported(name, directory):
     expected = json.loads((directory / name / "expected.json").read_text())[0]
     run = import_model(directory / name, directory / f"{name}_run", expected["source_lang"], expected["target_lang"])
     path = run.export(directory / f"{name}_out", format="hugging_face", beam_size=4, length_penalty=0.0)
-    rows = expected["rows"]
-    assert generated(path, [row["source"] for row in rows]) == [row["beam"]["text"] for row in rows]
+    sources, targets = zip(*((row["source"], row["beam"]["text"]) for row in expected["rows"]), strict=True)
+    assert generated(path, sources) == [*targets]
     print(f"in transformers, {name} out again: {proven(path)}, and as before")
 
 

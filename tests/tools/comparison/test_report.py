@@ -22,10 +22,14 @@ def task(sources=SOURCES):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def scores():
+    return compare(SYSTEM, BASELINE, REFERENCES, tokenize="13a", resamples=53)
+
+
+@pytest.fixture(scope="module")
+def written(scores, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     systems = [System(f"runs/{EVIL}", SYSTEM, 0.81234), System("runs/old", BASELINE, 0.5)]
-    scores = compare(SYSTEM, BASELINE, REFERENCES, tokenize="13a", resamples=53)
     write_report(path, systems, task(), scores, f"BLEU\n{EVIL}", comet="models/wmt22")
     return path
 
@@ -42,8 +46,7 @@ def test_no_text_of_the_corpus_is_markup(written, data):
     assert "".join(part for part, _ in data["sentences"]["3"]["systems"][1]["text"]) == f"x {EVIL}"
 
 
-def test_the_scores_are_those_of_the_comparison_and_have_their_signatures(data):
-    scores = compare(SYSTEM, BASELINE, REFERENCES, tokenize="13a", resamples=53)
+def test_the_scores_are_those_of_the_comparison_and_have_their_signatures(data, scores):
     assert [score["metric"] for score in data["scores"]] == ["BLEU", "chrF", "TER", "COMET", "exact"]
     for shown, score in zip(data["scores"], scores, strict=False):
         results = score.system, score.baseline
@@ -54,9 +57,9 @@ def test_the_scores_are_those_of_the_comparison_and_have_their_signatures(data):
     assert texts == [["0.8123", "0.5000"], ["25.0%", "25.0%"]]
 
 
-def test_one_system_has_intervals_and_no_p_value():
+def test_one_system_has_intervals_and_no_p_value(data, tmp_path):
     scores = intervals(SYSTEM, REFERENCES, tokenize="13a", resamples=53)
-    found = report_data([System("mine", SYSTEM)], task(sources=None), scores)
+    found = report_data([System("mine", SYSTEM)], task(sources=None), scores, model_dir=tmp_path)
     assert [score["metric"] for score in found["scores"]] == ["BLEU", "chrF", "TER", "exact"]
     for shown, score in zip(found["scores"], scores, strict=False):
         (system,) = shown["systems"]
@@ -69,6 +72,12 @@ def test_one_system_has_intervals_and_no_p_value():
     (reference,) = sentence["references"]
     assert reference == [("a dog runs over the", 0), (" ", 0), ("green", 2), (" field", 0)]
     assert [part for part, mark in sentence["systems"][0]["text"] if mark == 2] == ["the the"]
+    # Words are counted in the references where no training corpus is known.
+    assert found["frequency_in"] == data["frequency_in"] and found["frequency_in"].startswith("the references")
+    by_name = {group["name"]: (group["size"], group["recall"]) for group in data["frequencies"]}
+    # More than once: four times "the", twice "on", twice "a".
+    # The system lacks an "on" and an "a". The baseline lacks two "the" besides.
+    assert by_name["2 to 9"] == (8, [6 / 8, 4 / 8])
 
 
 def bleus_of(rows):
@@ -93,17 +102,6 @@ def test_bleu_of_each_length_and_corpus_and_the_precisions_are_those_of_sacreble
         assert group["bleu"] == pytest.approx(bleus_of(rows))
 
 
-def test_words_are_counted_in_the_references_where_no_training_corpus_is_known(data, tmp_path):
-    assert data["frequency_in"].startswith("the references")
-    by_name = {group["name"]: (group["size"], group["recall"]) for group in data["frequencies"]}
-    # More than once: four times "the", twice "on", twice "a".
-    # The system lacks an "on" and an "a". The baseline lacks two "the" besides.
-    assert by_name["2 to 9"] == (8, [6 / 8, 4 / 8])
-    scores = intervals(SYSTEM, REFERENCES, tokenize="13a", resamples=53)
-    no_run = report_data([System("mine", SYSTEM)], task(), scores, model_dir=tmp_path)
-    assert no_run["frequency_in"] == data["frequency_in"]
-
-
 def test_faults_are_counted_and_listed(data):
     faults = {"repeats itself": [1, 0], "far too short": [1, 1], "far too long": [0, 0], "left as the source": [0, 1]}
     assert {fault["name"]: fault["counts"] for fault in data["faults"]} == faults
@@ -116,7 +114,7 @@ def test_faults_are_counted_and_listed(data):
 
 
 @pytest.mark.slow
-def test_a_reader_sees_both_systems_on_a_phone(opened, written):
+def test_a_reader_sees_both_systems_and_one_without_a_mistake_on_a_phone(opened, written, tmp_path):
     opened.goto(written.as_uri())
     expect(opened.get_by_role("heading", level=1)).to_have_text(f"runs/{EVIL} against runs/old")
     expect(opened.locator("#scores .card")).to_have_count(5)
@@ -130,10 +128,6 @@ def test_a_reader_sees_both_systems_on_a_phone(opened, written):
     opened.get_by_text("What evaluate.py has printed").click()
     expect(opened.locator("#printed")).to_have_text(f"BLEU\n{EVIL}")
     assert opened.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-
-
-@pytest.mark.slow
-def test_a_system_without_a_mistake_has_a_page(opened, tmp_path):
     scores = intervals(REFERENCES, REFERENCES, tokenize="13a", resamples=53)
     write_report(tmp_path / "one.html", [System("mine", REFERENCES)], task(sources=None), scores)
     opened.goto((tmp_path / "one.html").as_uri())

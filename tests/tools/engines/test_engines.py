@@ -31,16 +31,12 @@ def of_many(request):
     return tiny.many_languages(request.param)
 
 
-def test_export_py_offers_all_formats_and_one_that_does_not_exist_is_named(tmp_path):
+def test_export_py_offers_all_formats_and_only_one_with_a_shortlist_takes_one(tmp_path):
     (formats,) = (action.choices for action in make_parser()._actions if action.dest == "format")
     assert formats == ("saved_model", *EXPORTS)
-    with pytest.raises(
-        UserError, match="one of saved_model, ctranslate2, litert, argos, hugging_face. Received: format='onnx'"
-    ):
+    unknown = "one of saved_model, ctranslate2, litert, argos, hugging_face. Received: format='onnx'"
+    with pytest.raises(UserError, match=unknown):
         Run(tmp_path).export(tmp_path / "exports", format="onnx")
-
-
-def test_a_run_asks_an_engine_by_name_and_only_one_with_a_shortlist_takes_one(tmp_path):
     for format in EXPORTS:
         refused = f"uses all pieces. Received: shortlist=3, format='{format}'"
         expected = "cannot read settings" if export_class(format).has_shortlist else refused
@@ -94,12 +90,6 @@ def of_a_pair():
     return made
 
 
-def translations(model, tokenizer):
-    engine, pieces = ctranslate2.Translator(str(model)), sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
-    results = engine.translate_batch(pieces.encode(SENTENCES, out_type=str), **SEARCH)
-    return [pieces.decode_pieces(result.hypotheses[0]) for result in results]
-
-
 def test_argos_and_the_proof_of_its_package_translate_as_the_export_for_ctranslate2(of_a_pair, tmp_path):
     for name, export in {"plain": CTranslate2Export(of_a_pair), "argos": ArgosExport(of_a_pair)}.items():
         (tmp_path / name).mkdir()
@@ -113,21 +103,21 @@ def test_argos_and_the_proof_of_its_package_translate_as_the_export_for_ctransla
     with zipfile.ZipFile(package) as file:
         file.extractall(tmp_path / "installed")
     (root,) = (tmp_path / "installed").iterdir()
-    assert json.loads((root / "metadata.json").read_text()) == {
+    assert (root / "README.md").read_text() and json.loads((root / "metadata.json").read_text()) == {
         **{"package_version": "1.0", "argos_version": "1.0"},
         **{"from_code": "pb", "from_name": "Portuguese (Brazil)", "to_code": "xx", "to_name": "xx"},
     }
-    assert (root / "README.md").read_text()
-    found = translations(root / "model", root / "sentencepiece.model")
-    assert found == translations(tmp_path / "plain", tmp_path / "plain" / "tokenizer.model") and any(found)
+    found, plain = [], tmp_path / "plain"
+    for model, name in ((root / "model", root / "sentencepiece.model"), (plain, plain / "tokenizer.model")):
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(name))
+        results = ctranslate2.Translator(str(model)).translate_batch(pieces.encode(SENTENCES, out_type=str), **SEARCH)
+        found.append([pieces.decode_pieces(result.hypotheses[0]) for result in results])
+    assert found[0] == found[1] and any(found[0])
 
 
-def test_languages_have_the_codes_of_argos_translate():
+def test_what_a_package_cannot_say_is_refused_and_languages_have_the_codes_of_argos_translate(of_a_pair):
     codes = {"de": "de", "deu_Latn": "de", "zh_Hans": "zh", "zho_Hant": "zt", "zh-TW": "zt", "pt_BR": "pb", "xx": "xx"}
     assert {code: argos_code(code) for code in codes} == codes
-
-
-def test_what_a_package_cannot_say_is_refused(of_a_pair):
     other = Tokenizer(tiny.tokenizer_model())
     one, tagged, two = (Translator(of_a_pair.model, tiny.tokenizer(), each) for each in (None, None, other))
     one.languages, tagged.languages, tagged.tags = ("de", None), of_a_pair.languages, tiny.tags("source")

@@ -23,22 +23,10 @@ from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 from tests.tools.importing.test_importing import unpacked
 
-ODD = [
-    *tiny.ODD_SPELLINGS,
-    *["", " ", "  one  ", "one\ttwo\nthree", "▁ ▁one", "</s> one <unk> <s>", "<0x41> A", "one,two...three!? (four)"],
-    *[
-        "Füße ﬁnd ①②③ ｆｕｌｌ",
-        "e\u0301 o\u0323\u0302 n\u0303",
-        "\u1112\u1161\u11ab\u1100\u116e\u11a8 한국",
-        "数 日本語 東京",
-    ],
-    *[
-        "\U0001f600\U0001f468\u200d\U0001f469 x",
-        "aaaaaaaaaaaaaaaaaa",
-        "zzz qqq ☃☃",
-        "a\u0300\u0301\u0302\u0303\u0304 b",
-    ],
-]
+ODD = [*tiny.ODD_SPELLINGS, "", " ", "  one  ", "one\ttwo\nthree", "▁ ▁one", "</s> one <unk> <s>", "<0x41> A"]
+ODD += ["one,two...three!? (four)", "Füße ﬁnd ①②③ ｆｕｌｌ", "e\u0301 o\u0323\u0302 n\u0303", "数 日本語 東京"]
+ODD += ["\u1112\u1161\u11ab\u1100\u116e\u11a8 한국", "\U0001f600\U0001f468\u200d\U0001f469 x", "aaaaaaaaaaaaaaaaaa"]
+ODD += ["zzz qqq ☃☃", "a\u0300\u0301\u0302\u0303\u0304 b"]
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +42,7 @@ def translator(tokenizer=None, **arguments):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-@pytest.mark.parametrize("has_bytes", [True, False])
-@pytest.mark.parametrize("rule", ["nmt_nfkc", "identity"])
+@pytest.mark.parametrize("has_bytes, rule", [(True, "nmt_nfkc"), (False, "identity")])
 def test_the_fast_tokenizer_divides_and_joins_text_as_sentencepiece(kind, has_bytes, rule):
     lines = [text for pair in tiny.pairs(211) for text in pair] + ["Füße find full 한국 日本語 ộ"] * 3
     made = io.BytesIO()
@@ -68,10 +55,8 @@ def test_the_fast_tokenizer_divides_and_joins_text_as_sentencepiece(kind, has_by
     every = np.arange(oracle.vocab_size())
     table = IdTable(every, oracle.id_to_piece(every.tolist()), np.zeros(len(every)), 0)
     fast = fast_tokenizer(ModelProto.FromString(made.getvalue()), table)
-    random = np.random.default_rng(7)
-    mixed = [
-        unicodedata.normalize("NFKC", "".join(random.choice([*"".join(ODD).replace("▁", "")], 23))) for _ in range(101)
-    ]
+    random, characters = np.random.default_rng(7), [*"".join(ODD).replace("▁", "")]
+    mixed = [unicodedata.normalize("NFKC", "".join(random.choice(characters, 23))) for _ in range(101)]
     for text in [*lines[:50], *ODD, *mixed]:
         assert fused(fast.encode(text).ids) == fused(oracle.encode(text)), text
     for text in [*lines[:50], *(["Füße find", "日本語 ộ 한국"] if has_bytes else [])]:
@@ -97,24 +82,22 @@ def test_tokenizer_json_puts_the_tokens_around_a_text_and_reads_none_from_it(tmp
 
 
 def test_an_imported_marian_model_goes_out_as_it_came_in(tmp_path):
-    origin = unpacked("hf_marian")
-    run = import_model(origin, tmp_path / "run")
-    (tmp_path / "out").mkdir()
-    HuggingFaceExport(run.translator()).write(tmp_path / "out")
-    before, after = (load_file(path / "model.safetensors") for path in (origin, tmp_path / "out"))
+    origin, out = unpacked("hf_marian"), tmp_path / "out"
+    out.mkdir()
+    HuggingFaceExport(import_model(origin, tmp_path / "run").translator()).write(out)
+    before, after = (load_file(path / "model.safetensors") for path in (origin, out))
     for name, tensor in after.items():
         np.testing.assert_array_equal(tensor, before.pop(name), err_msg=name)
     assert set(before) <= {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
-    vocabularies = [json.loads((path / "vocab.json").read_text()) for path in (origin, tmp_path / "out")]
-    assert vocabularies[0] == vocabularies[1]
-    configs = [json.loads((path / "config.json").read_text()) for path in (origin, tmp_path / "out")]
+    tables, configs = ([json.loads((x / n).read_text()) for x in (origin, out)] for n in ("vocab.json", "config.json"))
+    assert tables[0] == tables[1]
     for name in ("model_type", "architectures", "d_model", "vocab_size", "decoder_start_token_id", "pad_token_id"):
         assert configs[0][name] == configs[1][name], name
-    for side in ("source", "target"):
-        pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "out" / f"{side}.spm"))
-        origins = sentencepiece.SentencePieceProcessor(model_file=str(origin / f"{side}.spm"))
-        for text in ["The red house is old.", "Das rote Haus ist alt.", *tiny.ODD_SPELLINGS]:
-            assert pieces.encode(text, out_type=str) == origins.encode(text, out_type=str), text
+    texts = ["The red house is old.", "Das rote Haus ist alt.", *tiny.ODD_SPELLINGS]
+    for side in ("source.spm", "target.spm"):
+        of_both = (sentencepiece.SentencePieceProcessor(model_file=str(path / side)) for path in (origin, out))
+        theirs, ours = (pieces.encode(texts, out_type=str) for pieces in of_both)
+        assert theirs == ours
 
 
 def test_the_papers_sinusoids_become_theirs_by_one_order_of_the_coordinates(tmp_path):
@@ -135,38 +118,32 @@ def test_the_papers_sinusoids_become_theirs_by_one_order_of_the_coordinates(tmp_
     np.testing.assert_allclose(found, expected @ np.array(query.kernel) + np.array(query.bias), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_what_has_no_home_is_refused_in_one_line_that_names_the_setting():
+    two = {"positions": "sinusoidal_tensor2tensor", "pre_norm": True, "first_position": 1, "tie_embeddings": False}
+    for settings, words in (
         ({"positions": "rotary", "d_key": 12}, "positions=rotary, pre_norm=False, embedding_norm=False"),
         ({"positions": "relative", "relative_clip": 4}, "positions=relative"),
         ({"pre_norm": True}, "positions=sinusoidal, pre_norm=True"),
         ({"d_key": 11}, "d_key=11"),
         ({"num_key_value_heads": 1}, "num_key_value_heads=1"),
         ({"first_position": 2}, "first_position=2"),
-        (
-            {"positions": "sinusoidal_tensor2tensor", "pre_norm": True, "first_position": 1, "tie_embeddings": False},
-            "two matrices of embeddings",
-        ),
-    ],
-)
-def test_what_has_no_home_is_refused_in_one_line_that_names_the_setting(settings, words):
-    with pytest.raises(ExportError, match=words) as caught:
-        HuggingFaceExport(translator(**settings))
-    assert "\n" not in str(caught.value)
+        (two, "two matrices of embeddings"),
+    ):
+        with pytest.raises(ExportError, match=words) as caught:
+            HuggingFaceExport(translator(**settings))
+        assert "\n" not in str(caught.value)
 
 
 def test_other_models_and_tokenizers_are_refused(monkeypatch):
-    recurrent = RecurrentNetwork(23, cell="gru", d_model=8)
-    with pytest.raises(ExportError, match="Received: a RecurrentNetwork; export a SavedModel"):
-        class_of(recurrent)
-    with pytest.raises(ExportError, match="train without `protect`"):
-        HuggingFaceExport(translator(tiny.keeping_tokenizer()))
     two = Translator(tiny.transformer(), tiny.tokenizer(), tiny.spelling_tokenizer(), max_length=31)
-    with pytest.raises(ExportError, match="Received: two tokenizers"):
-        HuggingFaceExport(two)
-    with pytest.raises(ExportError, match="Received: int8"):
-        HuggingFaceExport(translator(), "int8")
+    for refused, words in (
+        (lambda: class_of(RecurrentNetwork(23, cell="gru", d_model=8)), "a RecurrentNetwork; export a SavedModel"),
+        (lambda: HuggingFaceExport(translator(tiny.keeping_tokenizer())), "train without `protect`"),
+        (lambda: HuggingFaceExport(two), "Received: two tokenizers"),
+        (lambda: HuggingFaceExport(translator(), "int8"), "Received: int8"),
+    ):
+        with pytest.raises(ExportError, match=words):
+            refused()
     monkeypatch.setattr(hugging_face.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match="pip install torch transformers"):
         HuggingFaceExport(translator())

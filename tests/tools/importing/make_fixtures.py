@@ -10,17 +10,15 @@ corpus is made here: numbers in words. So the models learn to translate in a min
 import json
 import random
 import sys
-import tarfile
 import tempfile
 from functools import partial
 from pathlib import Path
 
 import torch
 import transformers
-from toy_corpus import GERMAN_SENTENCES, SENTENCES, pairs, pieces_of, train_pieces
+from toy_corpus import GERMAN_SENTENCES, SENTENCES, pack, pairs, pieces_of, train_pieces
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-HERE = Path(__file__).parent
 SIZES = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4}
 SIZES |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "dropout": 0.0}
 SIZES |= {"attention_dropout": 0.0, "activation_dropout": 0.0, "max_position_embeddings": 64}
@@ -92,13 +90,10 @@ def keep(name, model, tokenizer, directions):
             rows = expected(model, tokenizer, sentences, **settings)
             found.append({"source_lang": source, "target_lang": target, "rows": rows})
             print(*(row["greedy"]["text"] for row in rows), sep="\n")
-        (path / "expected.json").write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
-        with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
-            archive.add(path, name)
-        print(name, (HERE / f"{name}.tar.xz").stat().st_size, "bytes")
+        pack(path, found)
 
 
-def marian(name, **settings):
+def marian(name):
     """A `MarianMTModel` as OPUS-MT's: post-norm, swish, one matrix, two SentencePiece models, a bias of the logits."""
     torch.set_num_threads(1)
     transformers.set_seed(3)
@@ -115,36 +110,31 @@ def marian(name, **settings):
         files = [str(path / file) for file in ("source.spm", "target.spm", "vocab.json")]
         tokenizer = transformers.MarianTokenizer(*files, source_lang="en", target_lang="de")
         last = len(vocabulary) - 1
-        config = transformers.MarianConfig(
-            vocab_size=len(vocabulary),
-            pad_token_id=last,
-            decoder_start_token_id=last,
-            bad_words_ids=[[last]],
-            **{"activation_function": "swish", "scale_embedding": True, "init_std": 0.2, **SIZES, **settings},
-        )
-        model = transformers.MarianMTModel(config)
+        ids = {"pad_token_id": last, "decoder_start_token_id": last, "bad_words_ids": [[last]]}
+        how = {"activation_function": "swish", "scale_embedding": True, "init_std": 0.2, **SIZES}
+        model = transformers.MarianMTModel(transformers.MarianConfig(vocab_size=len(vocabulary), **ids, **how))
         model.final_logits_bias = 0.3 * torch.randn(1, len(vocabulary))
         model.final_logits_bias[0, -1] = 0
         learn(model, tokenizer, corpus)
         keep(name, model, tokenizer, [("en", "de", SENTENCES, {"bad_words_ids": [[last]]})])
 
 
-def multilingual(name, model_class, config, make_tokenizer, codes, **settings):
-    """A model of fairseq's kind: one BPE model of pieces, and a tag for each language."""
+def multilingual(name, model_class, config, make_tokenizer, codes, setting, tag_of=str):
+    """A model of fairseq's kind: one BPE model of pieces, and a tag for each language, which a setting names."""
     torch.set_num_threads(1)
     transformers.set_seed(3)
     corpus = pairs(600, seed=1)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "sentencepiece.bpe.model")
         train_pieces(path, [text for pair in corpus for text in pair], 120, model_type="bpe")
-        tokenizer = make_tokenizer(path)
+        tokenizer = make_tokenizer(str(path))
         size = 9 + max(tokenizer.convert_tokens_to_ids(list(tokenizer.get_vocab())))
         model = model_class(config(vocab_size=size, init_std=0.2, **SIZES))
         learn(model, tokenizer, corpus, 700, codes)
         directions = []
         for languages, sentences in ((codes, SENTENCES), (codes[::-1], GERMAN_SENTENCES)):
-            start = {name: tokenizer.convert_tokens_to_ids(code(languages[1])) for name, code in settings.items()}
-            directions.append((*languages, sentences, start))
+            start = tokenizer.convert_tokens_to_ids(tag_of(languages[1]))
+            directions.append((*languages, sentences, {setting: start}))
         keep(name, model, tokenizer, directions)
 
 
@@ -152,47 +142,35 @@ def m2m100_tokenizer(path):
     """A tokenizer whose ids of pieces are those of vocab.json."""
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces_of(path)[3:])]
     vocabulary.remove("▁weighs")  # a piece of the model that has no id is unknown
-    file = path.with_name("vocab.json")
+    file = Path(path).with_name("vocab.json")
     file.write_text(json.dumps({piece: i for i, piece in enumerate(vocabulary)}))
     codes = FAIRSEQ_LANGUAGE_CODES["m2m100"]
     tags = {"src_lang": "en", "tgt_lang": "de", "additional_special_tokens": [f"__{code}__" for code in codes]}
-    return transformers.M2M100Tokenizer(str(file), str(path), **tags)
+    return transformers.M2M100Tokenizer(str(file), path, **tags)
 
 
 def torch_file(name):
     """A file of torch.save: an array, its transpose in the same storage, half precision, a parameter, a part."""
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
     content = {"x": x, "turned": x.T, "half": x.half(), "parameter": torch.nn.Parameter(x), "part": x[1:, 1:]}
-    torch.save(content, HERE / f"{name}.bin")
+    torch.save(content, Path(__file__).with_name(f"{name}.bin"))
 
 
 def main():
     """Makes the fixtures that the arguments name; all of them by default."""
-    of_m2m100 = (
-        transformers.M2M100ForConditionalGeneration,
-        partial(transformers.M2M100Config, activation_function="relu"),
-    )
-    of_mbart = transformers.MBartForConditionalGeneration, partial(transformers.MBartConfig, scale_embedding=True)
-    latin = ("eng_Latn", "deu_Latn")
-    makers = {
-        "torch_file": torch_file,
-        "hf_marian": marian,
-        "hf_m2m100": lambda name: multilingual(
-            name, *of_m2m100, m2m100_tokenizer, ("en", "de"), forced_bos_token_id="__{}__".format
-        ),
-        "hf_nllb": lambda name: multilingual(
-            name, *of_m2m100, lambda path: transformers.NllbTokenizer(str(path)), latin, forced_bos_token_id=str
-        ),
-        "hf_mbart": lambda name: multilingual(
-            name,
-            *of_mbart,
-            lambda path: transformers.MBartTokenizer(str(path)),
-            ("en_XX", "de_DE"),
-            decoder_start_token_id=str,
-        ),
+    m2m100 = transformers.M2M100ForConditionalGeneration, partial(transformers.M2M100Config, activation_function="relu")
+    mbart = transformers.MBartForConditionalGeneration, partial(transformers.MBartConfig, scale_embedding=True)
+    first, start = "forced_bos_token_id", "decoder_start_token_id"
+    many = {
+        "hf_m2m100": (*m2m100, m2m100_tokenizer, ("en", "de"), first, "__{}__".format),
+        "hf_nllb": (*m2m100, transformers.NllbTokenizer, ("eng_Latn", "deu_Latn"), first),
+        "hf_mbart": (*mbart, transformers.MBartTokenizer, ("en_XX", "de_DE"), start),
     }
-    for name in sys.argv[1:] or makers:
-        makers[name](name)
+    for name in sys.argv[1:] or ["torch_file", "hf_marian", *many]:
+        if name in many:
+            multilingual(name, *many[name])
+        else:
+            {"torch_file": torch_file, "hf_marian": marian}[name](name)
 
 
 if __name__ == "__main__":

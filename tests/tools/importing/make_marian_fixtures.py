@@ -13,7 +13,6 @@ keys and values of the target, and give other probabilities than in training.
 import json
 import os
 import sys
-import tarfile
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -21,69 +20,36 @@ from pathlib import Path
 import numpy as np
 import pymarian
 import sentencepiece
-from toy_corpus import SENTENCES, pairs, pieces_of, train_pieces
+from toy_corpus import SENTENCES, pack, pairs, pieces_of, train_pieces
 
-HERE = Path(__file__).parent
+SIDES = "source", "target"
 SIZES = {"type": "transformer", "dim_emb": 32, "transformer_dim_ffn": 48, "transformer_heads": 4}
 SIZES |= {"enc_depth": 2, "dec_depth": 2}
 TRAINING = {"after_batches": 600, "mini_batch": 32, "learn_rate": 0.003, "lr_warmup": 60, "seed": 5, "cpu_threads": 1}
 TRAINING |= {"overwrite": True, "quiet": True, "disp_freq": 100, "workspace": 256, "max_length": 60, "clip_norm": 1.0}
+RELU = {"transformer_ffn_activation": "relu"}
+DAN = {"transformer_postprocess": "dan"}
+SHARED_SPM = {"spm": True, "tied_embeddings_all": True, **RELU}
+PRE_NORM = {"transformer_preprocess": "n", "transformer_postprocess": "da", "transformer_postprocess_top": "n"}
 MODELS = {
-    "marian": {
-        "tied_embeddings_all": True,
-        "transformer_ffn_activation": "swish",
-        "transformer_postprocess": "dan",
-    },
-    "marian_two_vocabularies": {
-        "tied_embeddings": True,
-        "transformer_ffn_activation": "relu",
-        "transformer_postprocess": "dan",
-    },
-    "marian_spm": {
-        "spm": True,
-        "tied_embeddings": True,
-        "transformer_ffn_activation": "gelu",
-        "transformer_postprocess_emb": "nd",
-    },
-    "marian_pre_norm": {
-        "spm": True,
-        "tied_embeddings_all": True,
-        "transformer_ffn_activation": "relu",
-        "transformer_preprocess": "n",
-        "transformer_postprocess": "da",
-        "transformer_postprocess_top": "n",
-    },
-    "marian_ssru": {
-        "spm": True,
-        "tied_embeddings_all": True,
-        "transformer_ffn_activation": "relu",
-        "transformer_postprocess": "dan",
-        "transformer_decoder_autoreg": "rnn",
-        "dec_cell": "ssru",
-    },
+    "marian": {"tied_embeddings_all": True, "transformer_ffn_activation": "swish", **DAN},
+    "marian_two_vocabularies": {"tied_embeddings": True, **RELU, **DAN},
+    "marian_spm": {"spm": True, "tied_embeddings": True, "transformer_ffn_activation": "gelu"},
+    "marian_pre_norm": {**SHARED_SPM, **PRE_NORM},
+    "marian_ssru": {**SHARED_SPM, **DAN, "transformer_decoder_autoreg": "rnn", "dec_cell": "ssru"},
 }
+MODELS["marian_spm"]["transformer_postprocess_emb"] = "nd"
 IDS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
 
 
-def write_vocabulary(path, pieces):
-    """Writes pieces as Marian's YAML, with eos 0 and unk 1."""
-    names = ["</s>", "<unk>", *pieces]
-    path.write_text("".join(f"{json.dumps(name, ensure_ascii=False)}: {i}\n" for i, name in enumerate(names)))
-
-
-def write_pieces(path, corpus, is_shared, **ids):
-    """Writes source.spm and target.spm; both are the same if they are `is_shared`."""
-    sides = list(zip(*corpus, strict=True))
-    for side, sentences in zip(("source", "target"), sides, strict=True):
-        train_pieces(path / f"{side}.spm", [*sides[0], *sides[1]] if is_shared else sentences, 90, **ids)
-
-
 def write_yaml_vocabularies(path, is_shared):
-    """Writes source.yml and target.yml for the pieces of source.spm and target.spm."""
-    known = [pieces_of(path / f"{side}.spm")[3:] for side in ("source", "target")]
+    """Writes source.yml and target.yml, with eos 0 and unk 1, for the pieces of source.spm and target.spm."""
+    known = [pieces_of(path / f"{side}.spm")[3:] for side in SIDES]
     both = [*dict.fromkeys(known[0] + known[1])]
-    for side, own in zip(("source", "target"), known, strict=True):
-        write_vocabulary(path / f"{side}.yml", both if is_shared else own)
+    for side, own in zip(SIDES, known, strict=True):
+        names = ["</s>", "<unk>", *(both if is_shared else own)]
+        lines = [f"{json.dumps(name, ensure_ascii=False)}: {i}\n" for i, name in enumerate(names)]
+        (path / f"{side}.yml").write_text("".join(lines))
 
 
 def name_in_new_layers(name):
@@ -125,7 +91,7 @@ def found(path, sources, beam_size, suffix, model="model.npz"):
 
 
 def vocabularies(path, suffix):
-    return [str(path / f"{side}.{suffix}") for side in ("source", "target")]
+    return [str(path / f"{side}.{suffix}") for side in SIDES]
 
 
 def make(name, spm=False, **settings):
@@ -133,35 +99,24 @@ def make(name, spm=False, **settings):
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)
         path.mkdir()
-        corpus, is_shared = pairs(600, seed=1), "tied_embeddings_all" in settings
-        write_pieces(path, corpus, is_shared and spm, **(IDS if spm else {}))
-        pieces = [
-            sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in ("source", "target")
-        ]
-        encode, decode = str, str  # Marian divides text itself
+        sides, is_shared = [*zip(*pairs(600, seed=1), strict=True)], "tied_embeddings_all" in settings
+        for side, sentences in zip(SIDES, sides, strict=True):
+            of_pieces = sides[0] + sides[1] if is_shared and spm else sentences
+            train_pieces(path / f"{side}.spm", of_pieces, 90, **(IDS if spm else {}))
+        pieces = [sentencepiece.SentencePieceProcessor(model_file=str(path / f"{side}.spm")) for side in SIDES]
+        divide, decode = [str, str], str  # Marian divides text itself
         if not spm:
             write_yaml_vocabularies(path, is_shared)
-            encode, decode = partial(joined, pieces[0]), lambda text: pieces[1].decode(text.split())
-        texts = []
-        for side, sentences, own in zip(("source", "target"), zip(*corpus, strict=True), pieces, strict=True):
-            texts.append(Path(directory, side))
-            divide = str if spm else partial(joined, own)
-            texts[-1].write_text("".join(divide(sentence) + "\n" for sentence in sentences), encoding="utf-8")
+            divide, decode = [partial(joined, own) for own in pieces], lambda text: pieces[1].decode(text.split())
+        for side, sentences, divided in zip(SIDES, sides, divide, strict=True):
+            Path(directory, side).write_text("".join(divided(each) + "\n" for each in sentences), encoding="utf-8")
         suffix = "spm" if spm else "yml"
-        training = {
-            **SIZES,
-            **TRAINING,
-            **settings,
-            "vocabs": vocabularies(path, suffix),
-            "train_sets": [*map(str, texts)],
-        }
-        pymarian.Trainer(model=str(path / "model.npz"), **training).train()
+        files = {"vocabs": vocabularies(path, suffix), "train_sets": [str(Path(directory, side)) for side in SIDES]}
+        pymarian.Trainer(model=str(path / "model.npz"), **SIZES, **TRAINING, **settings, **files).train()
         for left_over in path.glob("model.npz.*"):
             left_over.unlink()
-        decoder = (
-            f"models:\n  - model.npz\nvocabs:\n  - source.{suffix}\n  - target.{suffix}\nbeam-size: 6\nnormalize: 1\n"
-        )
-        (path / "decoder.yml").write_text(decoder)
+        lists = f"models:\n  - model.npz\nvocabs:\n  - source.{suffix}\n  - target.{suffix}\n"
+        (path / "decoder.yml").write_text(f"{lists}beam-size: 6\nnormalize: 1\n")
         model = "model.npz"
         if settings.get("transformer_preprocess"):
             write_for_new_layers(path)
@@ -169,16 +124,12 @@ def make(name, spm=False, **settings):
         sentences = [sentence for sentence in SENTENCES if sentence != "one"]  # so short that a limit cuts it off
         rows = [{"source": sentence} for sentence in sentences]
         for search, beam_size in (("greedy", 1), ("beam", 4)):
-            best = found(path, [*map(encode, sentences)], beam_size, suffix, model)
+            best = found(path, [*map(divide[0], sentences)], beam_size, suffix, model)
             for row, (text, score) in zip(rows, best, strict=True):
                 row[search] = {"text": decode(text), "log_prob": score}
                 print(search, row[search])
         (path / "model.new.npz").unlink(missing_ok=True)
-        expected = [{"source_lang": None, "target_lang": None, "rows": rows}]
-        (path / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1), encoding="utf-8")
-        with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
-            archive.add(path, name)
-        print(name, (HERE / f"{name}.tar.xz").stat().st_size, "bytes")
+        pack(path, [{"source_lang": None, "target_lang": None, "rows": rows}])
 
 
 def joined(pieces, sentence):

@@ -7,11 +7,9 @@
 Each fixture is a run directory, with the configuration, the vocabularies and the SentencePiece models copied into it.
 """
 
-import json
 import os
 import shutil
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -19,89 +17,57 @@ import opennmt
 import tensorflow as tf
 import yaml
 from opennmt.utils.checkpoint import Checkpoint
-from toy_corpus import SENTENCES, pairs, pieces_of, train_pieces
+from toy_corpus import SENTENCES, pack, pairs, pieces_of, train_pieces
 
-HERE = Path(__file__).parent
 LAMBDA = "import opennmt\nimport tensorflow as tf\n\nmodel = lambda: opennmt.models.Transformer({})\n"
-SUBCLASS = (
-    "from opennmt import inputters, layers, models\n\n"
-    "UNITS = 32\n\n\n"
-    "class Toy(models.Transformer):\n"
-    "    def __init__(self):\n"
-    "        super().__init__(\n"
-    "            source_inputter=inputters.WordEmbedder(embedding_size=UNITS),\n"
-    "            target_inputter=inputters.WordEmbedder(embedding_size=UNITS),\n"
-    "            num_units=UNITS,\n"
-    "            {},\n"
-    "        )\n\n\n"
-    "model = Toy\n"
-)
+SUBCLASS = """from opennmt import inputters, layers, models
+UNITS = 32
+class Toy(models.Transformer):
+    def __init__(self):
+        super().__init__(
+            source_inputter=inputters.WordEmbedder(embedding_size=UNITS),
+            target_inputter=inputters.WordEmbedder(embedding_size=UNITS),
+            num_units=UNITS,
+            {},
+        )
+model = Toy
+"""
 SIZES = "num_layers=(2, 1), num_heads=4, ffn_inner_dim=48, dropout=0.0, attention_dropout=0.0, ffn_dropout=0.0"
 SMALL = "num_units=24, num_layers=1, num_heads=3, ffn_inner_dim=32, dropout=0.0, attention_dropout=0.0, ffn_dropout=0.0"
 SHARE = "share_embeddings=opennmt.models.EmbeddingsSharingLevel"
 NO_RULES = {"normalization_rule_name": "identity"}  # they are most of a small SentencePiece model
+LEARNED = "position_encoder_class=lambda: opennmt.layers.PositionEmbedder(maximum_position=9), pre_norm=False"
+RELATIVE = "position_encoder_class=None, maximum_relative_position=3, ffn_activation=tf.nn.gelu"
+BOTH = f"{LEARNED}, mha_bias=False, output_layer_bias=False, {SHARE}.SOURCE_TARGET_INPUT, {SMALL}"
+ALL = f"num_units=32, pre_norm=False, ffn_activation=tf.nn.silu, {SHARE}.ALL, {SIZES}"
+PIECES, OWN = "SentencePieceTokenizer", "OpenNMTTokenizer"
 MODELS = {  # model description, number of vocabularies, kind of tokenizer, source_sequence_controls, pieces
-    "opennmt": (SUBCLASS.format(f"ffn_activation=layers.gelu, {SIZES}"), 2, "OpenNMTTokenizer", None, {}),
-    "opennmt_shared": (
-        LAMBDA.format(f"num_units=32, pre_norm=False, ffn_activation=tf.nn.silu, {SHARE}.ALL, {SIZES}"),
-        1,
-        "SentencePieceTokenizer",
-        {"end": True},
-        {},
-    ),
-    "opennmt_relative": (
-        LAMBDA.format(
-            "position_encoder_class=None, maximum_relative_position=3, ffn_activation=tf.nn.gelu, "
-            f"{SHARE}.TARGET, {SMALL}"
-        ),
-        1,
-        "SentencePieceTokenizer",
-        None,
-        NO_RULES,
-    ),
-    "opennmt_learned": (
-        LAMBDA.format(
-            "position_encoder_class=lambda: opennmt.layers.PositionEmbedder(maximum_position=9), pre_norm=False, "
-            f"mha_bias=False, output_layer_bias=False, {SHARE}.SOURCE_TARGET_INPUT, {SMALL}"
-        ),
-        1,
-        "OpenNMTTokenizer",
-        {"start": True, "end": True},
-        {"model_type": "bpe", **NO_RULES},
-    ),
+    "opennmt": (SUBCLASS.format(f"ffn_activation=layers.gelu, {SIZES}"), 2, OWN, None, {}),
+    "opennmt_shared": (LAMBDA.format(ALL), 1, PIECES, {"end": True}, {}),
+    "opennmt_relative": (LAMBDA.format(f"{RELATIVE}, {SHARE}.TARGET, {SMALL}"), 1, PIECES, None, NO_RULES),
+    "opennmt_learned": (LAMBDA.format(BOTH), 1, OWN, {"start": True, "end": True}, {"model_type": "bpe", **NO_RULES}),
 }
+NOAM = {"learning_rate": 0.5, "decay_type": "NoamDecay", "decay_params": {"model_dim": 32, "warmup_steps": 100}}
 TRAINING = {
-    "params": {
-        "optimizer": "Adam",
-        "optimizer_params": {"beta_1": 0.9, "beta_2": 0.98},
-        "learning_rate": 0.5,
-        "decay_type": "NoamDecay",
-        "decay_params": {"model_dim": 32, "warmup_steps": 100},
-    },
+    "params": {"optimizer": "Adam", "optimizer_params": {"beta_1": 0.9, "beta_2": 0.98}, **NOAM},
     "train": {"batch_size": 32, "max_step": 900, "save_checkpoints_steps": 900, "save_summary_steps": 100},
 }
-
-
-def tokenization(kind, model):
-    """The configuration of a tokenizer that applies a SentencePiece model, whose file is named."""
-    name = {"model": model} if kind == "SentencePieceTokenizer" else {"mode": "none", "sp_model_path": model}
-    return {"type": kind, "params": name}
 
 
 def write_corpus(count, kind, controls, settings):
     """Writes the corpus, SentencePiece models and vocabularies into this directory: the configuration `data`."""
     sides, data = [*zip(*pairs(600, seed=1), strict=True)], {}
-    for role, name, sentences in zip(("features", "labels"), ("source", "target"), sides, strict=True):
-        Path(f"{name}.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
-        if count == 1:
-            name, sentences = "both", sides[0] + sides[1]
-        train_pieces(f"{name}.model", sentences, 90, **settings)
-        pieces = [piece for piece in pieces_of(f"{name}.model")[3:] if piece != "▁weighs"]  # without an id: unknown
+    for role, side, sentences in zip(("features", "labels"), ("source", "target"), sides, strict=True):
+        Path(f"{side}.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+        name = "both" if count == 1 else side
+        model = f"{name}.model"
+        train_pieces(model, sides[0] + sides[1] if count == 1 else sentences, 90, **settings)
+        pieces = [piece for piece in pieces_of(model)[3:] if piece != "▁weighs"]  # without an id: unknown
         lines = ["<blank>", "<s>", "</s>", *pieces, "averyunlikelytoken0"]
         Path(f"{name}.vocab").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        side = "source" if role == "features" else "target"
         data |= {f"train_{role}_file": f"{side}.txt", f"{side}_vocabulary": f"{name}.vocab"}
-        data[f"{side}_tokenization"] = tokenization(kind, f"{name}.model")
+        params = {"model": model} if kind == PIECES else {"mode": "none", "sp_model_path": model}
+        data[f"{side}_tokenization"] = {"type": kind, "params": params}
     return {**data, "source_sequence_controls": controls} if controls else data
 
 
@@ -165,15 +131,11 @@ def make(name, description, *corpus):
         opennmt.Runner(make_model, config, seed=5).train()
         shorten(make_model(), config)
         rows = searched(make_model, config)
-        expected = [{"source_lang": None, "target_lang": None, "rows": rows}]
-        Path(name, "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1), encoding="utf-8")
         Path("model.py").rename(f"{name}/model_description.py")
         for file in [Path("data.yml"), *Path().glob("*.model"), *Path().glob("*.vocab")]:
             shutil.copy(file, name)
-        with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
-            archive.add(name, name)
+        pack(Path(name), [{"source_lang": None, "target_lang": None, "rows": rows}])
         os.chdir(home)
-    print(name, (HERE / f"{name}.tar.xz").stat().st_size, "bytes", len(rows), "sentences")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import base64
 import importlib
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,10 +18,9 @@ from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import tag_of
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE
-from tests.tools.importing.test_importing import expectations, model, refusal, unpacked  # noqa: F401 (a fixture)
+from tests.tools.importing.test_importing import copied, expectations, model, refusal, unpacked  # noqa: F401
 
-HOW = {"length_penalty": 0.0, "split_sentences": False}
-GREEDY = {"beam_size": 1, **HOW}
+GREEDY = {"beam_size": 1, "length_penalty": 0.0, "split_sentences": False}
 
 
 @pytest.mark.parametrize("name", ["hf_nllb", pytest.param("hf_m2m100", marks=pytest.mark.slow)])
@@ -35,63 +32,76 @@ def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine(name
     assert (config.tags, config.frame, config.source_lang, config.target_lang) == ("both", "/3/3", *default)
     tags = load_tags(run.path)
     assert tags.find("en", "fr") and len(tags.sources) > 99 and tags.sources == tags.targets
-    rows = forth["rows"] + back["rows"]
-    languages = [default] * len(forth["rows"]) + [("de", "en")] * len(back["rows"])
-    how = {f"{side}_lang": [pair[i] for pair in languages] for i, side in enumerate(("source", "target"))}
-    translator = run.translator(**HOW)
-    # A batch mixes directions; the default direction.
-    for search, beam_size, some, given in (("beam", 4, rows, how), ("greedy", 1, forth["rows"][:5], {})):
-        found = translator.translate_scored([row["source"] for row in some], beam_size=beam_size, **given)
-        assert [each.text for each in found] == [row[search]["text"] for row in some]
-        log_probs = [row[search]["log_prob"] for row in some]
-        np.testing.assert_allclose([each.score for each in found], log_probs, rtol=1e-4, atol=1e-5)
+    rows = forth["rows"] + back["rows"]  # a batch mixes directions
+    given = {"source_lang": "de", "target_lang": "en"}
+    how = {side: [None] * len(forth["rows"]) + [code] * len(back["rows"]) for side, code in given.items()}
+    found = run.translator(**GREEDY).translate_scored([row["source"] for row in rows], **how)
+    assert [each.text for each in found] == [row["greedy"]["text"] for row in rows]
+    log_probs = [row["greedy"]["log_prob"] for row in rows]
+    np.testing.assert_allclose([each.score for each in found], log_probs, rtol=1e-4, atol=1e-5)
 
 
-def mbart_50(path):
-    """The model of hf_mbart with the settings of an mBART-50."""
-    shutil.copytree(unpacked("hf_mbart"), path)
-    classes = {"tokenizer_class": "MBart50Tokenizer"}
-    for name, change in {"tokenizer_config.json": classes, "config.json": {"decoder_start_token_id": 2}}.items():
-        (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **change}))
-    return path
+def told(path, **changes):
+    """Changes settings in a JSON file of a model."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["opus-mt", "mbart-50"])
+def test_another_direction_is_that_of_a_run_of_it_alone(kind, tagged, tmp_path, monkeypatch):
+    path, languages, words, place = tagged, "en,deu,fra", [], "source"
+    if kind == "mbart-50":
+        path, languages, words, place = copied("hf_mbart", tmp_path), "de,en,fr", ["--target_lang", "en"], "both"
+        told(path / "tokenizer_config.json", tokenizer_class="MBart50Tokenizer")
+        told(path / "config.json", decoder_start_token_id=2)
+    argv = ["import", str(path), "--languages", languages, "--model_dir", str(tmp_path / "many"), *words]
+    monkeypatch.setattr("sys.argv", argv)
+    importlib.import_module("keras_transformer.cli.import").program()
+    run, tags = Run(tmp_path / "many"), load_tags(tmp_path / "many")
+    assert run.config.tags == place
+    texts = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]]
+    found = {code: run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in (None, "fr")}
+    for code, (source, target) in ((None, tags.default), ("fr", (tags.default[0], tags.find(target_lang="fr")[1]))):
+        alone = import_model(path, tmp_path / target, source, target).translator(**GREEDY).translate_scored(texts)
+        assert [each.text for each in found[code]] == [each.text for each in alone]
+        scores = [[each.score for each in some] for some in (found[code], alone)]
+        np.testing.assert_allclose(*scores, rtol=1e-4, atol=1e-5)
+    assert found[None] != found["fr"]
 
 
 def tokenizer_json(path):
     """What transformers saves in place of a SentencePiece model, of BPE: pairs that are joined, in their order."""
     written = ModelProto.FromString((path / "sentencepiece.bpe.model").read_bytes())
     names = ["<s>", "<pad>", "</s>", "<unk>", *(each.piece for each in written.pieces[3:])]
-    merges = [
-        [name[:i], name[i:]] for name in names[4:] for i in range(1, len(name)) if {name[:i], name[i:]} <= {*names}
-    ]
+    halves = [[name[:i], name[i:]] for name in names[4:] for i in range(1, len(name))]
     added = json.loads((path / "tokenizer_config.json").read_text())["added_tokens_decoder"]
     charsmap = base64.b64encode(written.normalizer_spec.precompiled_charsmap).decode()
     spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    normalizers = [{"type": "Precompiled", "precompiled_charsmap": charsmap}, spaces]
+    merges = [pair for pair in halves if {*pair} <= {*names}]
     return {
         "added_tokens": [{"id": int(id), **each} for id, each in added.items()],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap}, spaces],
-        },
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
         "model": {"type": "BPE", "vocab": {name: id for id, name in enumerate(names)}, "merges": merges},
     }
 
 
 @pytest.mark.parametrize(
-    "name, told, config, left_out",
+    "name, told, config",
     [
-        ("hf_nllb", {"tokenizer_class": "NllbTokenizer"}, {}, ["sentencepiece.bpe.model", "special_tokens_map.json"]),
-        ("hf_nllb", {"tokenizer_class": "TokenizersBackend"}, {}, ["sentencepiece.bpe.model"]),
-        ("hf_m2m100", {}, {}, ["special_tokens_map.json"]),
-        ("hf_mbart", {}, {}, ["special_tokens_map.json"]),
-        ("hf_mbart", {"model_max_length": 1024}, {"tokenizer_class": "MBart50Tokenizer"}, ["special_tokens_map.json"]),
+        ("hf_nllb", {"tokenizer_class": "TokenizersBackend"}, {}),
+        ("hf_m2m100", {}, {}),
+        ("hf_mbart", {}, {}),
+        ("hf_mbart", {"model_max_length": 1024}, {"tokenizer_class": "MBart50Tokenizer"}),
     ],
 )
-def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, told, config, left_out, tmp_path):
-    path = Path(shutil.copytree(unpacked(name), tmp_path / "model"))
-    if "sentencepiece.bpe.model" in left_out:
+def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, told, config, tmp_path):
+    path = copied(name, tmp_path)
+    if name == "hf_nllb":
         (path / "tokenizer.json").write_text(json.dumps(tokenizer_json(path)))
-    for file in (*left_out, "added_tokens.json"):
+        (path / "sentencepiece.bpe.model").unlink()
+    for file in ("special_tokens_map.json", "added_tokens.json"):
         (path / file).unlink(missing_ok=True)
     (path / "tokenizer_config.json").write_text(json.dumps(told))
     config = {**json.loads((path / "config.json").read_text()), "decoder_start_token_id": 2, **config}
@@ -107,27 +117,12 @@ def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, 
 
 
 def test_a_model_of_an_unknown_kind_gets_no_languages_of_another(tmp_path):
-    path = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "model"))
+    path = copied("hf_nllb", tmp_path)
     (path / "tokenizer_config.json").write_text('{"added_tokens_decoder": [5]}')
     assert "in added_tokens_decoder" in refusal(path, tmp_path, source_lang="en", target_lang="de")
     for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
         (path / file).unlink()
     assert "has no list of its languages" in refusal(path, tmp_path, source_lang="en", target_lang="de")
-
-
-@pytest.mark.slow
-def test_another_direction_is_that_of_a_run_of_it_alone(tmp_path):
-    path = mbart_50(tmp_path / "mbart_50")
-    texts = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]]
-    run = import_model(path, tmp_path / "many", languages="de,en,fr", target_lang="en")
-    source, default = load_tags(run.path).default
-    target = load_tags(run.path).find(target_lang="fr")[1]
-    found, other = (run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in ("fr", "en"))
-    for one, code in ((found, target), (other, default)):
-        alone = import_model(path, tmp_path / code, source, code).translator(**GREEDY).translate_scored(texts)
-        assert [each.text for each in one] == [each.text for each in alone]
-        np.testing.assert_allclose([each.score for each in one], [each.score for each in alone], rtol=1e-4, atol=1e-5)
-    assert found != other
 
 
 @pytest.mark.slow
@@ -156,31 +151,14 @@ def tagged(model):  # noqa: F811
     return model
 
 
-@pytest.mark.slow
-def test_an_opus_mt_model_has_several_targets(tagged, tmp_path, monkeypatch):
-    argv = ["import", str(tagged), "--languages", "en,de,fra", "--model_dir", str(tmp_path / "many")]
-    monkeypatch.setattr("sys.argv", argv)
-    importlib.import_module("keras_transformer.cli.import").program()
-    run = Run(tmp_path / "many")
-    assert (run.config.tags, run.config.frame) == ("source", "/3/")
-    assert load_tags(run.path).default == ("en", "deu")
-    texts = [row["source"] for row in expectations("hf_marian")[0]["rows"]]
-    found = {code: run.translator(**GREEDY).translate_scored(texts, target_lang=code) for code in (None, "fr")}
-    assert found[None] != found["fr"]
-    alone = import_model(tagged, tmp_path / "alone", target_lang="fra").translator(**GREEDY).translate_scored(texts)
-    assert [each.text for each in found["fr"]] == [each.text for each in alone]
-    np.testing.assert_allclose([each.score for each in found["fr"]], [each.score for each in alone], rtol=1e-5)
-
-
 def test_a_model_that_cannot_have_several_languages_is_refused(tmp_path):
     for name, languages in (("hf_marian", ["en", "de"]), ("marian", "all"), ("opennmt", ["en", "de"])):
         given = {"source_lang": "en", "target_lang": "de", "languages": languages}
         assert "has one direction: leave out `languages`" in refusal(unpacked(name), tmp_path, **given)
     behind = refusal(unpacked("hf_mbart"), tmp_path, languages=["en_XX", "de_DE"])
     assert "behind the source" in behind and "tokenizer_class=MBartTokenizer" in behind
-    nllb = Path(shutil.copytree(unpacked("hf_nllb"), tmp_path / "legacy"))
-    told = json.loads((nllb / "tokenizer_config.json").read_text())
-    (nllb / "tokenizer_config.json").write_text(json.dumps({**told, "legacy_behaviour": True}))
+    nllb = copied("hf_nllb", tmp_path)
+    told(nllb / "tokenizer_config.json", legacy_behaviour=True)
     assert "behind the source" in refusal(nllb, tmp_path, languages=["eng_Latn", "deu_Latn"])
 
 
@@ -210,7 +188,6 @@ def test_languages_that_cannot_be_are_named():
         ("both", ["en"], {}, "needs two languages: give two codes or more in `languages`"),
         ("both", ["en", "eng"], {}, "Received: source_lang=None, target_lang=None, languages=en,eng"),
         ("both", ["en", "de"], {"source_lang": "en", "target_lang": "eng_Latn"}, "needs two languages"),
-        ("source", ["de"], {"target_lang": "de"}, "Received: source_lang=None, target_lang=de, languages=de"),
         ("source", [], {}, "needs two languages"),
         ("both", [""], {}, "`languages` must be codes, such as en,de. Received: ''"),
     ):
@@ -219,10 +196,10 @@ def test_languages_that_cannot_be_are_named():
         assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_run_of_one_direction_takes_its_own_tag_off_and_marks_another(tagged, tmp_path, caplog):
     translator = import_model(tagged, tmp_path / "run", "en", "deu").translator(**GREEDY)
     texts = ["The table has eight.", ">>deu<< The table has eight.", " >>de<<The table has eight.", ">>fra<< The dog."]
     plain, own, short, other = translator.translate_scored(texts)
     assert plain == own and short.text.strip() == plain.text and plain.score > UNKNOWN_LANGUAGE == other.score
     assert "does not have" in caplog.text
-    assert translator.translate(texts[1], repetition_penalty=1.0) == plain.text  # another signature

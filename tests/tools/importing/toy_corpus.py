@@ -1,6 +1,9 @@
 """The corpus on which the engines have trained the models of the fixtures: things, events and numbers in words."""
 
+import json
 import random
+import tarfile
+from pathlib import Path
 
 import sentencepiece
 
@@ -36,6 +39,15 @@ def pieces_of(path):
     """The pieces of a model, a list of str."""
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [pieces.id_to_piece(i) for i in range(pieces.vocab_size())]
+
+
+def pack(path, expected):
+    """Writes what an engine finds into the directory of its model, and the directory into the fixture of this name."""
+    (path / "expected.json").write_text(json.dumps(expected, ensure_ascii=False, indent=1), encoding="utf-8")
+    fixture = Path(__file__).with_name(f"{path.name}.tar.xz")
+    with tarfile.open(fixture, "w:xz") as archive:
+        archive.add(path, path.name)
+    print(path.name, fixture.stat().st_size, "bytes")
 
 
 SENTENCES = [source for source, _ in pairs(16, seed=11)]

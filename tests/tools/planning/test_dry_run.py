@@ -2,12 +2,13 @@ import random
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import Corpus
 from keras_transformer.errors import ConfigError, CorpusError
-from keras_transformer.tools.planning import dry_run, memory
+from keras_transformer.tools.planning import dry_run, memory, statistics
 from keras_transformer.tools.planning.dry_run import describe_corpus, rehearse
 from keras_transformer.training.preparation import Data, prepare
 from keras_transformer.training.run_directory import RunDirectory
@@ -56,24 +57,17 @@ def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("no_updates")
-def test_an_existing_run_of_other_settings_stays_unchanged(corpus, tmp_path, capsys):
-    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", max_steps=3)
-    prepare(config, RunDirectory(config.model_dir))
-    before = contents(tmp_path)
-    rehearse(config)
-    assert "; 3 updates in all" in capsys.readouterr().out
-    assert contents(tmp_path) == before
-    rehearse(Config(**{**vars(config), "seed": 7}))
-    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M)
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.usefixtures("no_updates")
-def test_a_changed_corpus_of_an_existing_run_is_said(corpus, tmp_path, capsys):
+def test_an_existing_run_of_other_settings_or_another_corpus_stays_unchanged(corpus, tmp_path, capsys):
     directory = shutil.copytree(corpus, tmp_path / "changing")
-    config = tiny.config(directory, tmp_path / "run", strategy="one_device")
+    config = tiny.config(directory, tmp_path / "run", strategy="one_device", max_steps=3)
     run = RunDirectory(config.model_dir)
     prepare(config, run)
+    before = contents(run.path)
+    rehearse(config)
+    assert "; 3 updates in all" in capsys.readouterr().out
+    rehearse(Config(**{**vars(config), "seed": 7}))
+    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M)
+    assert contents(run.path) == before
     run.checkpoints.mkdir()
     run.last.touch()
     tiny.write_pairs(directory, "val", [("ten", "zehn")])
@@ -102,15 +96,12 @@ def test_a_run_that_does_not_fit_is_described_and_refused(corpus, tmp_path, caps
     assert "\nmemory      about " in printed and "\ntime " not in printed
 
 
-def test_a_corpus_that_cannot_be_used_leaves_nothing(tmp_path):
+def test_a_corpus_that_cannot_be_used_leaves_nothing_and_several_machines_are_not_rehearsed(tmp_path):
     with pytest.raises(CorpusError, match="no such directory"):
         rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run"))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_several_machines_are_not_rehearsed(tmp_path):
     with pytest.raises(ConfigError, match="measures one machine: choose another `strategy` than multi_worker"):
         rehearse(tiny.config(tmp_path / "nowhere", tmp_path / "run", strategy="multi_worker"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_figures_of_the_corpus_are_those_of_its_pairs():
@@ -128,3 +119,24 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
     assert repeated == "repeated    1 pair has occurred before"
     assert lopsided.startswith("lopsided    2 pairs have ")
     assert characters == "characters  3 different ones, 1 of them once: 'ä'"
+
+
+def test_lengths_characters_repeated_and_lopsided_pairs_are_counted():
+    for lengths, expected in (
+        ([7], (7, 7, 7)),
+        ([5, 7, 11, 13], (7, 13, 13)),  # of two in the middle the smaller: a length that occurs
+        (range(101, 0, -1), (51, 96, 101)),
+        ([3] * 19 + [1009], (3, 3, 1009)),
+    ):
+        assert statistics.spread(np.array(lengths)) == expected
+    lengths = statistics.character_lengths(iter(["", "fünf", "e\u0301", "日本", "👍🏽 "]))
+    assert lengths.tolist() == [0, 4, 2, 2, 3]  # code points
+    counts = statistics.count_characters(iter(["ab a", "", "ß\tb"]))
+    assert counts == {"a": 2, "b": 2, " ": 1, "ß": 1, "\t": 1}
+    # A pair counts as repeated every time after the first.
+    pairs = [("a", "b"), ("b", "a"), ("a", "b"), ("a", "c"), ("ab", ""), ("", "ab"), ("a", "b"), ("a", "c")]
+    repeated = [statistics.count_repeated(each) for each in (iter(pairs), dict.fromkeys(pairs), [])]
+    assert repeated == [3, 0, 0]
+    # A pair is lopsided with more than three times as much on either side.
+    source, target = np.array([3, 10, 9, 1, 1, 7]), np.array([10, 3, 3, 3, 4, 7])
+    assert statistics.count_lopsided(source, target) == 3

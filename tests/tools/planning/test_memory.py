@@ -49,13 +49,7 @@ def estimated(config, data, strategy=None):
     "settings",
     [
         {"share_vocabulary": False, "tie_embeddings": False, "positions": "relative", "num_key_value_heads": 1},
-        {
-            "positions": "learned",
-            "max_length": 41,
-            "num_decoder_layers": 2,
-            "attention_bias": True,
-            "logits_bias": True,
-        },
+        {"positions": "learned", "max_length": 41, "num_decoder_layers": 2, "attention_bias": True},
         {"architecture": "lstm", "attention": "concat", "input_feeding": True},
     ],
     ids=str,
@@ -65,7 +59,6 @@ def test_an_outline_has_the_weights_of_the_model(settings):
     data = data_of(97, None if config.share_vocabulary else 89)
     drawn, made = outline(config, data), make_network(config, data, "float32")
     assert [(weight.path, weight.shape) for weight in drawn.weights] == [(w.path, w.shape) for w in made.weights]
-    assert drawn.count_params() == made.count_params()
 
 
 def test_an_outline_takes_no_memory():
@@ -98,18 +91,13 @@ def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_
     assert shared.activations == pytest.approx(plain.activations, rel=0.1)
 
 
-def test_adapters_need_gradients_and_slots_of_their_own_size_alone():
+def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignment_little_more():
     origin, data = {**SIZES, "num_layers": 1, "init_from": "a"}, data_of(97)
     plain, adapted = (estimated(tiny.config("none", "none", **origin, lora_rank=rank), data) for rank in (None, 2))
     assert adapted.optimizer == 2 * adapted.gradients < 0.1 * plain.optimizer
     assert adapted.weights == plain.weights + adapted.gradients
-
-
-def test_guided_alignment_needs_little_more():
-    plain, guided = (
-        estimated(tiny.config("none", "none", **SIZES, guided_alignment=weight), data_of(97, rows=6, length=11))
-        for weight in (0.0, 0.1)
-    )
+    configs = (tiny.config("none", "none", **SIZES, guided_alignment=weight) for weight in (0.0, 0.1))
+    plain, guided = (estimated(config, data_of(97, rows=6, length=11)) for config in configs)
     assert plain.activations < guided.activations < 1.2 * plain.activations
     assert plain._replace(activations=0) == guided._replace(activations=0)
 
@@ -121,19 +109,15 @@ def test_more_rows_and_layers_and_longer_sentences_need_more():
         for rows, length, layers in shapes
     )
     twice, longer, deeper = (need.activations / least.activations for need in more)
-    assert 1.8 < twice <= 2 and longer > 1.9 * twice  # attention grows with the square
-    assert 1.5 < deeper < 2
+    assert 1.8 < twice <= 2 and longer > 1.9 * twice and 1.5 < deeper < 2  # attention grows with the square
 
 
 # MiB by which the process of `measured_peak` has grown, on a thread of x86-64, with Keras 3.15. Pairs
 # have 32 pieces, or the `length`, and the batch has 4,096 tokens.
 PEAKS = [
     ({}, 355),
-    ({"positions": "rotary"}, 378),
     ({"positions": "relative"}, 376),
-    ({"d_key": 8}, 330),
     ({"d_key": 64}, 426),
-    ({"num_key_value_heads": 1}, 345),
     ({"num_heads": 16, "d_key": 8}, 405),
     ({"d_ff": 32}, 320),
     ({"length": 64}, 384),
@@ -195,92 +179,55 @@ def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
     check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))
 
 
-def groups_of(directory, lines, files):
-    """A file of control groups, and the directory of all groups with these files: dict of path -> text."""
-    listed, root = directory / "cgroup", directory / "root"
-    listed.write_text(lines)
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return listed, root
-
-
 UNLIMITED_V1 = "9223372036854771712"
-CONTAINERS = {
-    "version 2, in a container": (
-        "0::/\n",
-        {"memory.max": "700\n", "memory.current": "300\n", "memory.stat": "anon 200\ninactive_file 50\n"},
-        450,
-    ),
+V1 = "limit_in_bytes", "usage_in_bytes", "stat"
+V2 = "max", "current", "stat"
+CONTAINERS = {  # what lists the groups of the process, numbers of each group, and what the process has left
+    "version 2, in a container": ("0::/\n", {"memory.": ("700", "300", "anon 200\ninactive_file 50")}, 450),
     "version 2, a service in a slice with less left": (
         "0::/a.slice/b.service\n",
         {
-            "a.slice/memory.max": "500\n",
-            "a.slice/memory.current": "400\n",
-            "a.slice/memory.stat": "inactive_file 7\n",
-            "a.slice/b.service/memory.max": "300\n",
-            "a.slice/b.service/memory.current": "100\n",
-            "a.slice/b.service/memory.stat": "inactive_file 0\n",
+            "a.slice/memory.": ("500", "400", "inactive_file 7"),
+            "a.slice/b.service/memory.": ("300", "100", "inactive_file 0"),
         },
         107,
     ),
-    "version 2, no limit": (
-        "0::/a\n",
-        {"a/memory.max": "max\n", "a/memory.current": "300\n", "a/memory.stat": "inactive_file 0\n"},
-        None,
-    ),
+    "version 2, no limit": ("0::/a\n", {"a/memory.": ("max", "300", "inactive_file 0")}, None),
     "version 1, in a container whose file names the group of the host": (
         "11:cpu,cpuacct:/docker/abc\n7:memory:/docker/abc\n0::/\n",
-        {
-            "memory/memory.limit_in_bytes": "900\n",
-            "memory/memory.usage_in_bytes": "500\n",
-            "memory/memory.stat": "cache 80\ntotal_inactive_file 60\n",
-        },
+        {"memory/memory.": ("900", "500", "cache 80\ntotal_inactive_file 60")},
         460,
     ),
     "version 1, no limit": (
         "7:memory:/user\n",
-        {
-            "memory/user/memory.limit_in_bytes": UNLIMITED_V1,
-            "memory/user/memory.usage_in_bytes": "500\n",
-            "memory/user/memory.stat": "total_inactive_file 0\n",
-        },
+        {"memory/user/memory.": (UNLIMITED_V1, "500", "total_inactive_file 0")},
         int(UNLIMITED_V1) - 500,
     ),
-    "over its limit": (
-        "0::/\n",
-        {"memory.max": "100\n", "memory.current": "300\n", "memory.stat": "inactive_file 0\n"},
-        0,
-    ),
+    "over its limit": ("0::/\n", {"memory.": ("100", "300", "inactive_file 0")}, 0),
     "no group": ("", {}, None),
 }
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_the_limit_of_a_container_is_found(tmp_path, name):
-    lines, files, left = CONTAINERS[name]
-    assert container_memory(*groups_of(tmp_path, lines, files)) == left
+    lines, groups, left = CONTAINERS[name]
+    listed, root = tmp_path / "cgroup", tmp_path / "root"
+    listed.write_text(lines)
+    for start, numbers in groups.items():
+        (root / start).parent.mkdir(parents=True, exist_ok=True)
+        for end, text in zip(V1 if "version 1" in name else V2, numbers, strict=True):
+            (root / f"{start}{end}").write_text(f"{text}\n")
+    assert container_memory(listed, root) == left
     assert container_memory(tmp_path / "none", tmp_path / "none") is None
 
 
-@pytest.mark.parametrize(
-    ("left", "expected"),
-    [
-        (None, (7, "free memory")),
-        (9, (7, "free memory")),
-        (5, (5, "memory that this container has left")),
-        (0, (0, "memory that this container has left")),
-    ],
-)
-def test_a_training_has_what_the_machine_and_the_container_both_have(monkeypatch, left, expected):
-    monkeypatch.setattr(tf.config, "list_physical_devices", {"GPU": []}.__getitem__)
+def test_a_training_has_what_machine_and_container_both_have_or_the_limit_that_was_set_for_a_gpu(monkeypatch):
     monkeypatch.setattr(available.psutil, "virtual_memory", lambda: SimpleNamespace(available=7))
-    monkeypatch.setattr(available, "container_memory", lambda: left)
-    assert available_memory() == expected
-
-
-def test_a_gpu_has_the_limit_that_was_set_for_it(monkeypatch):
+    limits = (None, 7, "free memory"), (9, 7, "free memory"), (5, 5, "memory that this container has left")
+    for left, *expected in (*limits, (0, 0, "memory that this container has left")):
+        monkeypatch.setattr(tf.config, "list_physical_devices", {"GPU": []}.__getitem__)
+        monkeypatch.setattr(available, "container_memory", lambda left=left: left)
+        assert available_memory() == tuple(expected)
     gpu = SimpleNamespace(memory_limit=5)
     monkeypatch.setattr(tf.config, "list_physical_devices", {"GPU": ["gpu"]}.__getitem__)
     for devices, limit in ((None, None), ([gpu], 5 * MIB), ([SimpleNamespace(memory_limit=None)], None)):

@@ -15,6 +15,7 @@ from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.tokenizer import train_tokenizer
 from keras_transformer.tools.variation import protected_pairs, typed_text
 from keras_transformer.tools.variation.protected_pairs import PairProtection, find_shared, hide_pair, learn_terms
+from keras_transformer.tools.variation.subword_dropout import SubwordDropout
 from keras_transformer.tools.variation.typed_text import Noise, TitleCase, TypedPairs, Typos, UpperCase
 from tests import tiny
 
