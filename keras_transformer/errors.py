@@ -64,14 +64,6 @@ def check_positive(**sizes):
             raise UserError(f"`{name}` must be at least 1. Received: {name}={value}")
 
 
-def check_ascending(**lists):
-    """Raises UserError, with its name, for a list of sizes that is empty, or not ascending from 1."""
-    for name, sizes in lists.items():
-        if not sizes or any(size <= before for before, size in zip([0, *sizes], sizes, strict=False)):
-            received = " ".join(map(str, sizes)) or "none"
-            raise UserError(f"`{name}` must be ascending numbers from 1. Received: {received}")
-
-
 def counted(number, noun, plural=None):
     """A number with its noun: "1 pair", "1,200 pairs".
 

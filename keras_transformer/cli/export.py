@@ -11,9 +11,10 @@ from keras_transformer.cli.flags import (
     languages,
 )
 from keras_transformer.cli.parser import Parser
-from keras_transformer.errors import UserError, check_ascending, counted
+from keras_transformer.errors import UserError, counted
 from keras_transformer.presets import PROGRAM_LENGTHS, PROGRAM_ROWS
 from keras_transformer.process import find_tool
+from keras_transformer.tools import check_ascending
 
 DESCRIPTION = """Export a run to EXPORT_DIR/VERSION. It appears after a proof: the export translates as the run does.
 

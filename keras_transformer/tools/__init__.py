@@ -8,7 +8,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from keras_transformer.errors import FileError
+from keras_transformer.errors import FileError, UserError
 
 
 def page_of(package, data):
@@ -42,3 +42,11 @@ def duration(seconds):
     if minutes < 1:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def check_ascending(**lists):
+    """Raises UserError, with its name, for a list of sizes that is empty, or not ascending from 1."""
+    for name, sizes in lists.items():
+        if not sizes or any(size <= before for before, size in zip([0, *sizes], sizes, strict=False)):
+            received = " ".join(map(str, sizes)) or "none"
+            raise UserError(f"`{name}` must be ascending numbers from 1. Received: {received}")

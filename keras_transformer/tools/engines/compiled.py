@@ -14,10 +14,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer.decoding import search
-from keras_transformer.errors import ExportError, UserError, check_ascending
+from keras_transformer.errors import ExportError, UserError
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.warmup import TEXT
 from keras_transformer.presets import PROGRAM_LENGTHS, PROGRAM_ROWS
+from keras_transformer.tools import check_ascending
 from keras_transformer.tools.words import words_of
 
 MOST_TIES = 0.02  # share of the translations that may differ where their scores are equal
