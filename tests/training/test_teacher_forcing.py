@@ -310,7 +310,7 @@ def test_arrays_without_weights_train_as_batches_whose_padding_weighs_nothing():
 
 def test_the_weights_are_their_averages_only_where_they_are_measured():
     model = trainer(ema_decay=0.9)
-    model.compile(Adam(0.1), run_eagerly=True)  # for speed
+    model.compile(Adam(0.1), CrossEntropy(EPS), run_eagerly=True)  # for speed
     fit(model, 3)
     weights = values(model.network.trainable_variables)
     with model.averaged():
