@@ -96,7 +96,8 @@ def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignmen
     plain, adapted = (estimated(tiny.config("none", "none", **origin, lora_rank=rank), data) for rank in (None, 2))
     assert adapted.optimizer == 2 * adapted.gradients < 0.1 * plain.optimizer
     assert adapted.weights == plain.weights + adapted.gradients
-    configs = (tiny.config("none", "none", **SIZES, guided_alignment=weight) for weight in (0.0, 0.1))
+    sizes = {**SIZES, "num_layers": 1}
+    configs = (tiny.config("none", "none", **sizes, guided_alignment=weight) for weight in (0.0, 0.1))
     plain, guided = (estimated(config, data_of(97, rows=6, length=11)) for config in configs)
     assert plain.activations < guided.activations < 1.2 * plain.activations
     assert plain._replace(activations=0) == guided._replace(activations=0)
