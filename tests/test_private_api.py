@@ -1,6 +1,6 @@
 """Private names of other packages still do their work; no module but `private_api` uses one.
 
-`adam_moments` and `own_update`: tests/training/test_updates.py. `unit_patterns`: tests/tools/cldr/test_wordings.py.
+`adam_moments` and `own_update`: tests/training/test_updates.py. `unit_patterns`: tests/tools/cldr/test_corpus.py.
 """
 
 import ast

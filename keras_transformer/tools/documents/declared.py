@@ -7,9 +7,8 @@ from pathlib import Path
 import yaml
 
 from keras_transformer.errors import UserError
-from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.manifest import MANIFEST, read_manifest
 from keras_transformer.languages import locale_of
-from keras_transformer.tags import MANIFEST
 
 # Where a format names its charset, which the pattern has as a group. Comments are no declarations.
 _XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
