@@ -33,6 +33,22 @@ APPLE = r"""/* A "note" = "one"; */
     "AT LEAST %1$d COLUMNS AND %2$d ROWS.";
 Human.readable-name = "%@ SENT IT";
 """
+STRINGSDICT = """<?xml version="1.0" encoding="utf-8"?>
+<plist version="1.0"><dict>
+    <key>%d files</key> <!-- one -->
+    <dict>
+        <key>NSStringLocalizedFormatKey</key><string>%#@files@ IN %2$#@folders@ &amp; MORE</string>
+        <key>files</key>
+        <dict>
+            <key>NSStringFormatSpecTypeKey</key><string>NSStringPluralRuleType</string>
+            <key>NSStringFormatValueTypeKey</key><string>d</string>
+            <key>one</key><string>%d FILE</string>
+            <key>other</key><string>%d FILES</string>
+        </dict>
+    </dict>
+    <key>x</key><dict><key>NSStringLocalizedFormatKey</key><string>%#@x@</string></dict>
+</dict></plist>
+"""
 JSON = r"""{
   "title": "OPEN IT", "number": 5, "yes": true, "none": null,
   "menu": {"open {{x}}": "OPEN {{name}}, $t(menu.open) NOW",
@@ -120,7 +136,14 @@ QT = """<?xml version="1.0" encoding="utf-8"?>
 </context>
 </TS>
 """
-FILES = {"strings.xml": ANDROID, "a.strings": APPLE, "en.json": JSON, "app_en.arb": ARB, "en.yml": YAML}
+FILES = {
+    "strings.xml": ANDROID,
+    "a.strings": APPLE,
+    "a.stringsdict": STRINGSDICT,
+    "en.json": JSON,
+    "app_en.arb": ARB,
+    "en.yml": YAML,
+}
 FILES |= {"a.properties": PROPERTIES, "a.resx": RESX, "a_de.ts": QT}
 
 
@@ -176,6 +199,11 @@ def test_charsets_are_those_of_the_formats():
     assert found == text.replace("é", "&#8364; é").encode("latin-1")
 
 
+PLURAL = """<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist><dict><key>one</key><string>day</string>
+ <key>other</key><string>days</string></dict></plist>"""
+
+
 def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
     forms = '<item quantity="one">day</item>\n <item quantity="other">%d days</item>'
     text = f"<resources><plurals>\n {forms}</plurals></resources>"
@@ -189,6 +217,7 @@ def test_forms_of_plurals_and_the_language_are_those_of_the_translation():
         ("json", '{"a": {"x_ordinal_one": "st", "x_ordinal_other": "th", "other": "of"}}', ""),
         ("yaml", "a:\n  one: day\n  'other': days # x", "'few': DAYS\n  'many': DAYS\n  '"),
         ("yaml", "a: {one: day, other: days}", ""),
+        ("stringsdict", PLURAL, "ey>few</key><string>DAYS</string>\n <key>many</key><string>DAYS</string>\n <key>"),
     ):
         upper = translate_bytes(UPPER, source.encode(), format).decode()
         right = upper.replace(f"{new[-3:].strip()}other", f"{new.lstrip()}other", 1) if new else upper
@@ -207,6 +236,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line():
         ("android", "<resources>", "not well-formed XML: line 1"),
         ("qt", "const a = 1;", "not well-formed XML: line 1.*--format lines"),
         ("resx", "<svg/>", "no resource of .NET: its first element is `svg`, not `root`"),
+        ("stringsdict", "<svg/>", "no property list of Apple: its first element is `svg`, not `plist`"),
         ("json", "{\n'a': 1}", "no JSON: .* line 2 column 1.*--format lines"),
         ("json", "[" * 100_000, "no JSON: "),
         ("yaml", "a: [\nb", "no YAML: .*line 2, column 2.*--format lines"),
