@@ -1,3 +1,5 @@
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ def adapted():
     """A model with adapters that change its results."""
     network = tiny.transformer(attention_bias=True, num_layers=2)
     add_adapters(network, RANK)
-    keras.utils.set_random_seed(3)
+    random.seed(3)  # Keras draws its seeds from it; its own function would break tokenizers made before
     for weight in trained_weights(network):
         weight.assign(keras.random.normal(weight.shape))
     return network
