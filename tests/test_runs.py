@@ -301,6 +301,7 @@ def two_runs(tmp_path_factory):
     return [tiny.write_run(directory / name, corpus).path for name in ("a", "b")]
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_equal_models_translates_as_one_does(two_runs):
     texts = ["one two three", "", "ten", "five five zero nine"]
     one, together = kt.load(two_runs[0]), kt.load(two_runs)

@@ -58,10 +58,8 @@ def open_apart(path):
     session.close()
 
 
-SLOW = {"alternatives", "sample", "score"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in INPUTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INPUTS)
 def test_every_signature_answers_as_before(call, name):
     inputs = {"text": np.array([text.encode() for text in TEXTS], object)}
     inputs |= {

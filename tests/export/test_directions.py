@@ -16,11 +16,12 @@ SOURCES, TARGETS = ["en", "de", "fr", "zh_Hans"], ["de", "fr", "zh-CN", "en"]
 LISTED = {"de": "de", "en": "en", "fr": "fr", "zh": "zh_Hans"}
 
 
-@pytest.fixture(scope="module", params=["both", pytest.param("source", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["both", "source"])
 def of_many(request):
     return tiny.many_languages(request.param)
 
 
+@pytest.mark.slow
 def test_a_saved_model_takes_the_languages_of_every_row(of_many, tmp_path):
     path = export_version(SavedModelExport(of_many.between("de", "fr")), tmp_path, sentences=TEXTS)
     manifest = read_manifest(path)

@@ -60,6 +60,7 @@ class TestMBartContract(TransformerContract):
     arguments = {**SHALLOW, **MBART, "pre_norm": True}
 
 
+@pytest.mark.slow
 class TestRecurrentDecoderContract(TransformerContract):
     arguments = {**SHALLOW, "autoregression": "ssru", "positions": "rotary", "d_key": 2 * 5, "num_decoder_layers": 2}
 
@@ -69,6 +70,7 @@ class TestRecurrentDecoderAndFrameContract(TransformerContract):
     arguments = {**SHALLOW, "autoregression": "ssru", "frame": "5,7/3/11,13", "pre_norm": True}
 
 
+@pytest.mark.slow
 class TestFrameContract(TransformerContract):
     """All methods count positions as if there were no tokens around the texts."""
 

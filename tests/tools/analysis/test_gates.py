@@ -84,10 +84,12 @@ def test_graphs_that_were_made_before_see_that_a_head_is_silent_and_speaks_again
 
 
 GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
-VARIANTS = [{"positions": "relative", "pre_norm": True, "attention_bias": True}, {"positions": "rotary"}]
+RELATIVE = {"positions": "relative", "pre_norm": True, "attention_bias": True}
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize(
+    "variant", [RELATIVE, pytest.param({"positions": "rotary"}, marks=pytest.mark.slow)], ids=["relative", "rotary"]
+)
 def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_can_be_pruned_again(variant, tmp_path):
     model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **variant)  # rotary positions need an even d_key
     smaller = prune(model, GONE)

@@ -41,15 +41,16 @@ def assert_equal(found, expected):
     assert [row.score for row in found] == pytest.approx([row.score for row in expected], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "how"),
     [
         (lambda: tiny.transformer(positions="rotary", d_key=6), {}),
-        pytest.param(lambda: tiny.transformer(autoregression="ssru"), {}, marks=pytest.mark.slow),
-        pytest.param(tiny.trained_transformer, {}, marks=pytest.mark.slow),
-        pytest.param(lambda: tiny.transformer(frame="3/4/5"), {"beam_size": 1}, marks=pytest.mark.slow),
-        pytest.param(several, {"tokenizer": tiny.keeping_tokenizer, "protect": True}, marks=pytest.mark.slow),
-        pytest.param(recurrent, {}, marks=pytest.mark.slow),
+        (lambda: tiny.transformer(autoregression="ssru"), {}),
+        (tiny.trained_transformer, {}),
+        (lambda: tiny.transformer(frame="3/4/5"), {"beam_size": 1}),
+        (several, {"tokenizer": tiny.keeping_tokenizer, "protect": True}),
+        (recurrent, {}),
     ],
     ids=["rotary", "ssru", "trained", "greedy", "ensemble", "recurrent"],
 )

@@ -21,6 +21,7 @@ def members():
     return [randomise(Transformer(**SIZES, name="one")), randomise(recurrent)]
 
 
+@pytest.mark.slow
 class TestContract(VariantContract):
     def make(self, **kwargs):
         return Ensemble(members(), **kwargs)

@@ -23,7 +23,8 @@ from tests.tools.importing.test_importing import copied, expectations, model, re
 GREEDY = {"beam_size": 1, "length_penalty": 0.0, "split_sentences": False}
 
 
-@pytest.mark.parametrize("name", ["hf_nllb", pytest.param("hf_m2m100", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hf_nllb", "hf_m2m100"])
 def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine(name, tmp_path):
     forth, back = expectations(name)
     default = forth["source_lang"], forth["target_lang"]

@@ -81,10 +81,11 @@ def test_a_corpus_is_files_or_directories_of_training_text(tmp_path):
             [*texts_of(corpus_files(paths))]
 
 
-OF_EACH_READER = ["hf_marian", "hf_m2m100", "marian_two_vocabularies", "marian_spm", "opennmt"]
+OF_EACH_READER = ["hf_nllb", "hf_marian", "hf_m2m100", "marian_two_vocabularies", "marian_spm", "opennmt"]
 
 
-@pytest.mark.parametrize("name", ["hf_nllb", *(pytest.param(name, marks=pytest.mark.slow) for name in OF_EACH_READER)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_EACH_READER)
 def test_a_trimmed_model_gives_the_logits_of_the_pieces_that_stay(name, tmp_path, caplog):
     expected = expectations(name)[0]
     languages = expected["source_lang"], expected["target_lang"]

@@ -56,6 +56,7 @@ def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_updates")
 def test_an_existing_run_of_other_settings_or_another_corpus_stays_unchanged(corpus, tmp_path, capsys):
     directory = shutil.copytree(corpus, tmp_path / "changing")

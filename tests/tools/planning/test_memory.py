@@ -91,6 +91,7 @@ def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_
     assert shared.activations == pytest.approx(plain.activations, rel=0.1)
 
 
+@pytest.mark.slow
 def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignment_little_more():
     origin, data = {**SIZES, "num_layers": 1, "init_from": "a"}, data_of(97)
     plain, adapted = (estimated(tiny.config("none", "none", **origin, lora_rank=rank), data) for rank in (None, 2))
@@ -103,6 +104,7 @@ def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignmen
     assert plain._replace(activations=0) == guided._replace(activations=0)
 
 
+@pytest.mark.slow
 def test_more_rows_and_layers_and_longer_sentences_need_more():
     shapes = ((3, 5, 1), (6, 5, 1), (6, 10, 1), (3, 5, 2))
     least, *more = (

@@ -94,6 +94,7 @@ def biased():
     return tiny.transformer(logits_bias=True)
 
 
+@pytest.mark.slow
 def test_a_list_of_all_pieces_changes_nothing():
     exact, short = translator(None, biased, 3), translator(everything, biased, 3)
     for given in (NOT_GIVEN, {"prefix": "zwei", "no_repeat_ngram": 2, "max_length": 7}):
