@@ -268,11 +268,9 @@ def load_tokenizers(directory):
 
 def save_tokenizers(directory, source_tokenizer, target_tokenizer):
     """Writes the files of `load_tokenizers` into a directory."""
-    if source_tokenizer is target_tokenizer:
-        (Path(directory) / SHARED).write_bytes(source_tokenizer.model)
-    else:
-        (Path(directory) / SOURCE).write_bytes(source_tokenizer.model)
-        (Path(directory) / TARGET).write_bytes(target_tokenizer.model)
+    names = [SHARED] if source_tokenizer is target_tokenizer else [SOURCE, TARGET]
+    for name, tokenizer in zip(names, (source_tokenizer, target_tokenizer), strict=False):
+        Path(directory, name).write_bytes(tokenizer.model)
 
 
 def with_eos(ids):

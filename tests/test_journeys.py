@@ -22,7 +22,7 @@ PACKAGE = "keras_transformer."
 # one that only makes a callback or logs a line.
 MOST_TO_THE_LOSS, MOST_BY_A_SENTENCE, MOST_THROUGH_A_SIGNATURE = 22, 15, 10
 # Leaves do not count: they know nothing of a run, a model or a sentence, and lead nowhere.
-LEAVES = {"cli.console", "cli.parser", "errors", "files", "private_api", "process"}
+LEAVES = {"cli.console", "cli.parser", "errors", "files", "private_api", "process", "tools.planning.available"}
 
 
 @contextlib.contextmanager

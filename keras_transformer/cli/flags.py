@@ -74,7 +74,7 @@ def add_option_arguments(parser, signature, names=None, prefix=""):
     """
     for option in options_of(signature):
         if names is None or option.name in names:
-            described = f" (default: {option.default_text})" if option.default_text else ""
+            described = f" (default: {text})" if (text := default_text(option)) else ""
             parser.add_argument(f"--{option.name}", type=option.type, help=f"{prefix}{option.help}{described}")
 
 
@@ -226,3 +226,10 @@ def check_width(translator, **sizes):
     for name, size in sizes.items():
         if size is not None and size > translator.width:
             raise UserError(f"--{name} must be at most the model's beam size, {translator.width}. Received: {size}")
+
+
+def default_text(option):
+    """The default of an `Option` for a person; "" for text."""
+    if option.default_note or option.dtype == "string":
+        return option.default_note
+    return "that of the run" if option.default is None else f"{option.default:g}"

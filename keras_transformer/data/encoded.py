@@ -203,14 +203,6 @@ class EncodedPairs:
         """The number of the share of each of the pairs `rows` (B,): int64 (B,)."""
         return np.searchsorted(np.cumsum([share.size for share in self.shares]), rows, side="right")
 
-    def by_direction(self, rows):
-        """The pairs `rows` (B,) of each direction: a list of int arrays, only one in a run of one direction."""
-        if not self.directions:
-            return [rows]
-        different = list(dict.fromkeys(self.directions))
-        numbers = np.array([different.index(each) for each in self.directions])[self.shares_of(rows)]
-        return [rows[numbers == number] for number in range(len(different))]
-
     def weighted(self, weights):
         """The same pairs, with a `Fraction` for each corpus: how often an epoch takes it."""
         shares = [Share(share.size, weight) for share, weight in zip(self.shares, weights, strict=True)]

@@ -104,3 +104,12 @@ def most_frequent(pairs, count):
     """The most frequent target pieces of a corpus, int (count,) or fewer: all that occur."""
     frequencies = np.bincount(pairs.target.ids)
     return np.argsort(-frequencies, kind="stable")[: min(count, np.count_nonzero(frequencies))]
+
+
+def by_direction(pairs, rows):
+    """The rows (B,) of `EncodedPairs` of each direction: a list of int arrays, only one in a run of one direction."""
+    if not pairs.directions:
+        return [rows]
+    different = list(dict.fromkeys(pairs.directions))
+    numbers = np.array([different.index(each) for each in pairs.directions])[pairs.shares_of(rows)]
+    return [rows[numbers == number] for number in range(len(different))]

@@ -154,14 +154,6 @@ def _key(index, variable):
     return f"{index:04d}/{re.sub('seed_generator_[0-9]+/', 'seed_generator/', variable.path)}"
 
 
-def keep_architecture(run, network):
-    """Writes model.json: the model, in float32, without its weights."""
-    description = keras.saving.serialize_keras_object(network)
-    description["config"]["dtype"] = "float32"
-    text = json.dumps(description, indent=1)
-    write_whole(run.architecture, lambda path: path.write_text(text, encoding="utf-8"))
-
-
 def load_network(run, checkpoint="average"):
     """The model of the run, which may be under way or stopped, for inference in float32.
 
@@ -209,7 +201,7 @@ def load_network(run, checkpoint="average"):
 
 
 def read_architecture(run):
-    """The model that `keep_architecture` has described, with random weights."""
+    """The model that `RunDirectory.keep_architecture` has described, with random weights."""
     return keras.saving.deserialize_keras_object(json.loads(run.architecture.read_text(encoding="utf-8")))
 
 

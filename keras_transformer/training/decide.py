@@ -430,3 +430,20 @@ class Judge:
             kept[target_lang] = self.choose(references, target_lang)
             self.run.keep_decided(decided)
         return kept[target_lang]
+
+
+def surely_fits(config, vocabulary_size, memory):
+    """Whether a training fits in the memory of this machine by far, by a bound that needs no model: bool.
+
+    Args:
+        config: `Config`, as decided.
+        vocabulary_size: V.
+        memory: the bytes that there are.
+    """
+    layers = config.num_layers + config.decoder_depth
+    width = max(config.d_model, config.num_heads * max(config.d_key or 0, config.d_value or 0))
+    given = layers * (24 * width + 3 * config.d_ff)  # numbers that the weights of all layers give at a position
+    weights = 3 * vocabulary_size * config.d_model + config.d_model * given
+    scores = 4 * layers * config.num_heads * config.num_positions  # of all attentions at a position
+    activations = 4 * config.batch_tokens * (given + 2 * vocabulary_size + scores)
+    return 4 * (6 * weights + activations) < memory / 4

@@ -1,6 +1,7 @@
 """Before a run: its directory is fit for it, its tokenizers are made, and the corpus is tokenised."""
 
 import hashlib
+import itertools
 import json
 import logging
 from dataclasses import asdict, dataclass, field, replace
@@ -34,6 +35,7 @@ from keras_transformer.training.decide import Begun
 from keras_transformer.training.origin import Origin
 
 log = logging.getLogger(__name__)
+SAMPLE_SENTENCES = 32  # for the proof of an export
 LEAST_COPIED = 100_000  # characters without a piece in all epochs, before a model copies them: 43,000 were too few
 
 
@@ -434,3 +436,19 @@ def describe_tokenizers(config, run):
             note = asked if size < config.vocabulary_size else ""
         name = "tokenizer" if config.has_one_tokenizer else path.name.split("_")[0]
         log.info("%-12s%s%s", name, counted(size, "piece"), note)
+
+
+def write_samples(config, run, data):
+    """Writes samples.txt, with which an export of the run is proven."""
+    samples = [source for source, _ in validation_pairs(config, data.corpus)[:SAMPLE_SENTENCES]]
+    write_whole(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
+
+
+def validation_pairs(config, corpus):
+    """The first `validation_sentences` pairs of a corpus' validation split that are not blank, a list."""
+    return first_filled(corpus.validation, config.validation_sentences)
+
+
+def first_filled(pairs, count):
+    """The first pairs that are not blank, a list."""
+    return list(itertools.islice((pair for pair in pairs if pair[0].strip() and pair[1].strip()), count))

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import filelock
+import keras
 import yaml
 
 from keras_transformer.config import Config
@@ -131,6 +132,12 @@ class RunDirectory:
     def keep_settings(self, config):
         """Writes the `Config` of the last command."""
         write_whole(self.config, config.save)
+
+    def keep_architecture(self, network):
+        """Writes model.json: the model, in float32, without its weights."""
+        description = keras.saving.serialize_keras_object(network)
+        description["config"]["dtype"] = "float32"
+        write_whole(self.architecture, lambda path: path.write_text(json.dumps(description, indent=1), "utf-8"))
 
     def keep_decided(self, decided):
         """Writes the decisions of the run, a dict: settings in the order of config.yaml, and then the others."""

@@ -16,20 +16,27 @@ from keras_transformer.models import MODELS
 from keras_transformer.process import find_tool, random_as_before, share_cores
 from keras_transformer.training.adapters import add_adapters, frozen_weights
 from keras_transformer.training.checkpoints import (
-    keep_architecture,
     load_last,
     load_network,
     load_variables,
     save_variables,
 )
-from keras_transformer.training.decide import POLICIES, Begun, Judge, Machine, decide, describe_devices, start_devices
+from keras_transformer.training.decide import (
+    POLICIES,
+    Begun,
+    Judge,
+    Machine,
+    decide,
+    describe_devices,
+    start_devices,
+    surely_fits,
+)
 from keras_transformer.training.final_score import score_model
 from keras_transformer.training.losses import make_loss
-from keras_transformer.training.preparation import open_origin, prepare
+from keras_transformer.training.preparation import open_origin, prepare, write_samples
 from keras_transformer.training.run_directory import RunDirectory, epoch_number
 from keras_transformer.training.teacher_forcing import TeacherForcing, vary_seeds
 from keras_transformer.training.updates import make_optimizer, make_schedule
-from keras_transformer.training.validation import write_samples
 from keras_transformer.training.watchers import Progress, watched
 
 log = logging.getLogger(__name__)
@@ -86,7 +93,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
             group.check_equal(run, decided, data.corpus, progress.step)
             run.keep_settings(asked)
             run.keep_decided({**begun.decided, **decided})
-            keep_architecture(run, trainer.network)
+            run.keep_architecture(trainer.network)
             write_samples(config, run, data)
             vary_seeds(trainer.seeds, group.first_replica)
 
@@ -139,12 +146,11 @@ class Alone:
 
 def check_memory(config, data, strategy, machine):
     """Raises ConfigError if the training needs more memory than there is. Without its tool, nothing is estimated."""
-    try:
-        planning = find_tool("planning.memory", "an estimate of memory")
-    except ToolError:
-        return
-    if machine.gpus or not planning.surely_fits(config, data.target_tokenizer.vocabulary_size):
-        planning.check_fits(planning.estimate(config, data, strategy, outline(config, data)))
+    with contextlib.suppress(ToolError):
+        available, _ = find_tool("planning.available", "an estimate of memory").available_memory()
+        if machine.gpus or not surely_fits(config, data.target_tokenizer.vocabulary_size, available):
+            planning = find_tool("planning.memory", "an estimate of memory")
+            planning.check_fits(planning.estimate(config, data, strategy, outline(config, data)))
 
 
 @contextlib.contextmanager

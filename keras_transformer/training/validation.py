@@ -1,7 +1,6 @@
 """What a run is measured on after an epoch: the batches of the loss, the sentences of the BLEU, and the pictures."""
 
 import contextlib
-import itertools
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -11,14 +10,13 @@ import tensorflow as tf
 
 from keras_transformer.data.pipeline import validation_batches
 from keras_transformer.errors import ToolError
-from keras_transformer.files import write_whole
 from keras_transformer.process import find_tool
 from keras_transformer.training.decide import extra_length_of
+from keras_transformer.training.preparation import first_filled, validation_pairs
 from keras_transformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 SAMPLES, SAID = 5, 2  # translations shown in TensorBoard, and in the log
-SAMPLE_SENTENCES = 32  # for the proof of an export
 
 
 def measures_of(config, run, data, trainer, group, judge, board, progress):
@@ -64,17 +62,6 @@ def decoding_strategy(strategy):
     way at a time, whichever device they are on.
     """
     return strategy if tf.config.list_logical_devices("GPU") else None
-
-
-def write_samples(config, run, data):
-    """Writes samples.txt, with which an export of the run is proven."""
-    samples = [source for source, _ in validation_pairs(config, data.corpus)[:SAMPLE_SENTENCES]]
-    write_whole(run.samples, lambda path: path.write_text("\n".join(samples), encoding="utf-8"))
-
-
-def validation_pairs(config, corpus):
-    """The first `validation_sentences` pairs of a corpus' validation split that are not blank, a list."""
-    return _first_filled(corpus.validation, config.validation_sentences)
 
 
 def validation_bleu(config, data, translate, judge, strategy, writer, progress):
@@ -124,13 +111,8 @@ def pairs_by_direction(config, corpus):
     found = {}
     for direction, its_own in corpora.items():
         count = -(-config.validation_sentences // len(its_own))
-        found[direction] = [pair for each in its_own for pair in _first_filled(each.validation, count)]
+        found[direction] = [pair for each in its_own for pair in first_filled(each.validation, count)]
     return found
-
-
-def _first_filled(pairs, count):
-    """The first pairs that are not blank, a list."""
-    return list(itertools.islice((pair for pair in pairs if pair[0].strip() and pair[1].strip()), count))
 
 
 class Part(NamedTuple):

@@ -33,13 +33,6 @@ class Option(NamedTuple):
     default_note: str = ""  # the default in words, where its value does not say it
 
     @property
-    def default_text(self):
-        """The default for a person; "" for text."""
-        if self.default_note or self.dtype == "string":
-            return self.default_note
-        return "that of the run" if self.default is None else f"{self.default:g}"
-
-    @property
     def type(self):
         """The Python type of a value."""
         return {"string": str, "float32": float, "int32": int, "int64": int}[self.dtype]

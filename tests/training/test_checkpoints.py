@@ -271,7 +271,7 @@ def make_run(path, **settings):
     run = RunDirectory(path)
     write_whole(run.config, tiny.config("nowhere", path, length_penalty=ALPHA, **settings).save)
     save_tokenizers(run.path, tiny.tokenizer(), tiny.tokenizer())
-    checkpoints.keep_architecture(run, transformer())
+    run.keep_architecture(transformer())
     return run
 
 

@@ -22,10 +22,10 @@ from keras_transformer.tools.shortlist import compare_with_all_pieces
 from keras_transformer.tools.variation.protected_pairs import PairProtection
 from keras_transformer.training.decide import languages_of
 from keras_transformer.training.origin import Origin
-from keras_transformer.training.preparation import prepare
+from keras_transformer.training.preparation import prepare, validation_pairs
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network, variation
-from keras_transformer.training.validation import pairs_by_direction, validation_bleu, validation_pairs
+from keras_transformer.training.validation import pairs_by_direction, validation_bleu
 from tests import tiny
 from tests.training.test_mixtures import finish, spelling_of
 

@@ -16,10 +16,9 @@ from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, load_tokenizers, save_tokenizers
 from keras_transformer.training import preparation
 from keras_transformer.training.origin import Origin
-from keras_transformer.training.preparation import check_resumable, open_split, prepare
+from keras_transformer.training.preparation import check_resumable, open_split, prepare, validation_pairs
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
-from keras_transformer.training.validation import validation_pairs
 from tests import tiny
 
 

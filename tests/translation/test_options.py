@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.flags import add_translator_arguments
+from keras_transformer.cli.flags import add_translator_arguments, default_text
 from keras_transformer.cli.request import add_request_arguments
 from keras_transformer.errors import UserError
 from keras_transformer.translation.options import MOST, OPTIONS, check_options, options_of
@@ -52,7 +52,7 @@ def test_a_program_has_a_flag_of_every_option_with_its_type_help_and_default():
         flag = flags[option.name]
         types = {"string": str, "float32": float, "int32": int, "int64": int}
         assert flag.type is option.type is types[option.dtype] and flag.default is None
-        assert option.help in flag.help and option.default_text in flag.help
+        assert option.help in flag.help and default_text(option) in flag.help
         assert ("only with --sample" in flag.help) == (option.signature == "sample")
 
 
@@ -88,7 +88,7 @@ def table_of(signature):
     rows = ["| input | dtype | range | not given | default | meaning |", "|---|---|---|---|---|---|"]
     for option in options_of(signature):
         not_given = {"": '`""`', "nan": "NaN"}.get(str(option.not_given), "0")
-        cells = (f"`{option.name}`", option.dtype, option.range or "text", not_given, option.default_text, option.help)
+        cells = (f"`{option.name}`", option.dtype, option.range or "text", not_given, default_text(option), option.help)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 

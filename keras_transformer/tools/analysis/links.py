@@ -15,7 +15,7 @@ from keras_transformer.data.links import PLACES, as_rows
 from keras_transformer.data.text_files import lines_of
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.tools.analysis.annotations import pieces_of_words, read_links, spans_of
-from keras_transformer.tools.lexicon import links, nearness, translation_probabilities
+from keras_transformer.tools.lexicon import by_direction, links, nearness, translation_probabilities
 
 TENSION = 4.0  # preference for the diagonal, that of fast_align
 LEAST_PROBABILITY = 0.01  # of a link
@@ -26,7 +26,7 @@ DTYPE = np.dtype(np.uint32)
 def learn_links(pairs):
     """The links of `EncodedPairs`, learnt from themselves in each direction: `Sentences`, see `data/links.py`."""
     found = []
-    for rows in pairs.by_direction(np.arange(len(pairs))):
+    for rows in by_direction(pairs, np.arange(len(pairs))):
         there = pairs.of(rows)
         back = EncodedPairs(there.target, there.source, {})
         sources, targets = likeliest_tokens(there), likeliest_tokens(back)

@@ -14,7 +14,6 @@ from keras_transformer.tags import load_tags
 from keras_transformer.tools import check_new_directory
 from keras_transformer.tools.analysis.gates import KINDS, attentions_of, divide_by_attention
 from keras_transformer.tools.analysis.silencing import least_important
-from keras_transformer.training.checkpoints import keep_architecture
 from keras_transformer.training.run_directory import RunDirectory
 
 
@@ -145,7 +144,7 @@ def keep_pruned(run, model, path):
             shutil.copyfile(file, target.path / file.name)
         if tags := load_tags(source.path):
             tags.save(target.path)
-        keep_architecture(target, model)
+        target.keep_architecture(model)
         model.save(target.model)
         config.save(target.config)  # the last: a directory without it is no run
     except OSError as error:

@@ -134,22 +134,6 @@ def _bytes_of(tensor, rows):
     return math.prod(sizes) * tensor.dtype.size
 
 
-def surely_fits(config, vocabulary_size):
-    """Whether a training fits in the memory of this machine by far, by a bound that needs no model: bool.
-
-    Args:
-        config: `Config`, as decided.
-        vocabulary_size: V.
-    """
-    layers = config.num_layers + config.decoder_depth
-    width = max(config.d_model, config.num_heads * max(config.d_key or 0, config.d_value or 0))
-    given = layers * (24 * width + 3 * config.d_ff)  # numbers that the weights of all layers give at a position
-    weights = 3 * vocabulary_size * config.d_model + config.d_model * given
-    scores = 4 * layers * config.num_heads * config.num_positions  # of all attentions at a position
-    activations = 4 * config.batch_tokens * (given + 2 * vocabulary_size + scores)
-    return 4 * (6 * weights + activations) < available_memory()[0] / 4
-
-
 def check_fits(memory):
     """Refuses a training that needs more memory than there is, before it starts.
 

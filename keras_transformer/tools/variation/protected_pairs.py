@@ -9,7 +9,7 @@ import sentencepiece
 from keras_transformer.config import EOS_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.protection import FIXED, PLACEHOLDERS
-from keras_transformer.tools.lexicon import translation_probabilities
+from keras_transformer.tools.lexicon import by_direction, translation_probabilities
 from keras_transformer.tools.words import SPACED_COMPOUND, letters
 from keras_transformer.words import COMPOUND, NUMBER, SPACED, UNSPACED
 
@@ -44,7 +44,7 @@ class PairProtection:
         self.rate = rate
         self.max_length = max_length
         counted = np.arange(0, len(pairs), -(-len(pairs) // MOST_COUNTED))
-        self.terms = [self._learn_terms(pairs, rows) for rows in pairs.by_direction(counted)]
+        self.terms = [self._learn_terms(pairs, rows) for rows in by_direction(pairs, counted)]
 
     def __call__(self, pairs, rng):
         """Returns the `EncodedPairs` of a batch with placeholders drawn from `rng`, a NumPy generator."""

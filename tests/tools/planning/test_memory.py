@@ -16,7 +16,9 @@ from keras_transformer.errors import ConfigError
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.tools.planning import available, memory
 from keras_transformer.tools.planning.available import MIB, available_memory, container_memory
-from keras_transformer.tools.planning.memory import SLOTS, Memory, check_fits, estimate, surely_fits
+from keras_transformer.tools.planning.memory import SLOTS, Memory, check_fits, estimate
+from keras_transformer.training import train as training
+from keras_transformer.training.decide import surely_fits
 from keras_transformer.training.train import make_network, outline, train
 from keras_transformer.training.updates import make_optimizer
 from tests import tiny
@@ -239,14 +241,14 @@ def test_a_training_has_what_machine_and_container_both_have_or_the_limit_that_w
 
 
 def test_a_training_that_surely_fits_needs_far_less_than_the_estimate_of_what_does_not():
-    assert surely_fits(Config(batch_tokens=2048), 4000)
-    assert not surely_fits(Config(preset="big", batch_tokens=25_000), 37_000)
+    assert surely_fits(Config(batch_tokens=2048), 4000, available_memory()[0])
+    assert not surely_fits(Config(preset="big", batch_tokens=25_000), 37_000, available_memory()[0])
 
 
 def test_a_run_that_cannot_fit_never_starts(monkeypatch, tmp_path):
     config = tiny.config(tiny.write_corpus(tmp_path / "pairs"), tmp_path / "run", strategy="one_device")
     monkeypatch.setattr(memory, "available_memory", lambda: (3 * MIB, "free memory"))
-    monkeypatch.setattr(memory, "surely_fits", lambda *arguments: False)
+    monkeypatch.setattr(training, "surely_fits", lambda *arguments: False)
     with pytest.raises(ConfigError, match="the training needs about"):
         train(config, print, print)
     assert not (tmp_path / "run" / "model.json").exists()
