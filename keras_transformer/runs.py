@@ -11,7 +11,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.evaluation import Evaluation, choose_tokenization, measure
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
-from keras_transformer.export.versions import export_version
+from keras_transformer.export.versions import export_version, version_directory
 from keras_transformer.process import find_tool
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
@@ -119,6 +119,7 @@ class Run:
             raise UserError(f"only a SavedModel has compiled programs. Received: format={format!r}")
         if self.others and not is_own:
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
+        version_directory(export_dir, version)  # before the long work, it refuses one that exists
         directory = RunDirectory(self.path)
         translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")

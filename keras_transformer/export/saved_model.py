@@ -155,7 +155,7 @@ class SavedModelExport:
             self.check_in_python(directory, sentences, texts)
 
     def check(self, translate_batch, sentences):
-        """Raises ExportError for another fault; `translate_batch` is that of the Session. Here, it finds none."""
+        """A subclass may prove more: it translates by `translate_batch`, in the Session, and raises ExportError."""
 
     def check_in_python(self, directory, sentences, texts):
         """Raises ExportError if Python's loader translates otherwise than a Session, which found `texts`."""

@@ -14,23 +14,18 @@ from keras_transformer.files import whole_directory
 from keras_transformer.process import find_tool
 
 
-@contextlib.contextmanager
-def new_version(export_dir, version=None):
-    """Gives the block a temporary directory, and renames the directory to EXPORT_DIR/VERSION at the end of the block.
-
-    If the block raises, the directory is removed. TensorFlow Serving polls EXPORT_DIR and ignores the temporary name,
-    so the server never loads an incomplete version.
+def version_directory(export_dir, version=None):
+    """The directory of a new version.
 
     Args:
-        export_dir: the directory of all versions; created if missing.
+        export_dir: the directory of all versions; it need not exist.
         version: positive int; one more than the largest version by default. An existing version is never overwritten.
 
-    Yields:
-        (Path of the empty temporary directory, Path of the final directory).
+    Returns:
+        Path of EXPORT_DIR/VERSION.
 
     Raises:
         ExportError: if the version exists or is not positive.
-        FileError: if the disk is full, or something else forbids to write.
     """
     export_dir = Path(export_dir)
     if version is None:
@@ -42,6 +37,27 @@ def new_version(export_dir, version=None):
         raise ExportError(
             f"{final} exists, and an export is never overwritten: choose another `version`, or leave it out"
         )
+    return final
+
+
+@contextlib.contextmanager
+def new_version(export_dir, version=None):
+    """Gives the block a temporary directory, and renames the directory to EXPORT_DIR/VERSION at the end of the block.
+
+    If the block raises, the directory is removed. TensorFlow Serving polls EXPORT_DIR and ignores the temporary name,
+    so the server never loads an incomplete version.
+
+    Args:
+        export_dir, version: see `version_directory`.
+
+    Yields:
+        (Path of the empty temporary directory, Path of the final directory).
+
+    Raises:
+        ExportError: see `version_directory`.
+        FileError: if the disk is full, or something else forbids to write.
+    """
+    final = version_directory(export_dir, version)
     with whole_directory(final) as temporary:
         try:
             yield temporary, final

@@ -15,12 +15,7 @@ from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
 from keras_transformer.process import find_tool, random_as_before, share_cores
 from keras_transformer.training.adapters import add_adapters, frozen_weights
-from keras_transformer.training.checkpoints import (
-    load_last,
-    load_network,
-    load_variables,
-    save_variables,
-)
+from keras_transformer.training.checkpoints import load_last, load_network, load_variables, save_variables
 from keras_transformer.training.decide import (
     POLICIES,
     Begun,

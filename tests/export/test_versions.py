@@ -16,6 +16,7 @@ from keras_transformer.errors import ExportError, FileError
 from keras_transformer.export.manifest import describe_run, read_manifest, write_manifest
 from keras_transformer.export.parity import PROBES, Loading, Parity, prove
 from keras_transformer.export.versions import export_version, new_version
+from keras_transformer.runs import Run
 from keras_transformer.training.run_directory import RunDirectory
 
 SENTENCES = ["one", "two", "three"]
@@ -159,6 +160,12 @@ def test_a_version_has_its_name_when_it_is_complete_and_not_before(tmp_path):
         (tmp_path / name).mkdir()
     with new_version(tmp_path) as (_, final):
         assert final == tmp_path / "12"  # above all others
+
+
+def test_a_version_that_exists_is_refused_before_the_model_is_loaded(tmp_path):
+    (tmp_path / "exports" / "1").mkdir(parents=True)
+    with pytest.raises(ExportError, match="never overwritten"):
+        Run(tmp_path / "no run").export(tmp_path / "exports", version=1)
 
 
 def test_an_export_is_written_proven_and_described(tmp_path):
