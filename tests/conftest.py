@@ -61,7 +61,7 @@ logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 PASSED_TESTS_PER_DOT = 50
 C_LIBRARY = ctypes.CDLL(None)
-GROWTH = 2**29  # bytes
+GROWTH = 2**30  # bytes
 
 
 def pytest_configure(config):

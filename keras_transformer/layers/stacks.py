@@ -410,9 +410,12 @@ class Stack(ShapedLayer):
         self.norm = norm if self.pre_norm else keras.layers.Identity(**ending)
 
     def build(self, x_shape):
-        for layer in self.layers:
+        for layer in (*self.layers, self.norm):
             layer.build(x_shape)
-        self.norm.build(x_shape)
+
+    def compute_output_spec(self, x, *args, **kwargs):
+        """Tells Keras the result without a pass through all layers: a model is assembled in a fraction of the time."""
+        return keras.KerasTensor(x.shape, self.compute_dtype)
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers, "heads": self.heads}

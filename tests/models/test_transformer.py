@@ -44,37 +44,22 @@ class TestRelativePositionsAndTwoVocabulariesContract(TransformerContract):
 
 
 @pytest.mark.slow
-class TestRotaryPositionsAndUntiedPreNormContract(TransformerContract):
-    arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "d_value": 3}
+class TestRotaryPositionsInAFrameAndUntiedPreNormContract(TransformerContract):
+    """All methods count positions as if there were no tokens around the texts."""
+
+    arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "d_value": 3, "frame": "5,7/3/11,13"}
     arguments |= {"pre_norm": True, "tie_embeddings": False}
 
 
 @pytest.mark.slow
-class TestLearnedPositionsAndPrunedContract(TransformerContract):
-    arguments = {**SHALLOW, "positions": "learned", "num_positions": 5}
-    arguments |= {"num_decoder_layers": 2, "heads": "0/0,1/0,3", "d_key": K}
+class TestMBartAndPrunedContract(TransformerContract):
+    arguments = {**SHALLOW, **MBART, "num_decoder_layers": 2, "heads": "0/0,1/0,3", "d_key": K}
 
 
 @pytest.mark.slow
-class TestMBartContract(TransformerContract):
-    arguments = {**SHALLOW, **MBART, "pre_norm": True}
-
-
-@pytest.mark.slow
-class TestRecurrentDecoderContract(TransformerContract):
+class TestRecurrentDecoderInAFrameContract(TransformerContract):
     arguments = {**SHALLOW, "autoregression": "ssru", "positions": "rotary", "d_key": 2 * 5, "num_decoder_layers": 2}
-
-
-@pytest.mark.slow
-class TestRecurrentDecoderAndFrameContract(TransformerContract):
-    arguments = {**SHALLOW, "autoregression": "ssru", "frame": "5,7/3/11,13", "pre_norm": True}
-
-
-@pytest.mark.slow
-class TestFrameContract(TransformerContract):
-    """All methods count positions as if there were no tokens around the texts."""
-
-    arguments = {**SHALLOW, "frame": "5,7/3/11,13", "pre_norm": True}
+    arguments |= {"frame": "5,7/3/11,13"}
 
 
 @functools.cache  # no test changes its weights
