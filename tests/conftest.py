@@ -121,7 +121,7 @@ def small_garbage(request):
     """Exempts the models of a test module from the collection of garbage, which looked through them for seconds.
 
     A process that has grown by `GROWTH` first frees what its modules have left: cycles, and the memory that the C
-    library keeps. That takes up to half a minute, so it is not done after every module.
+    library keeps. That takes seconds, and minutes for gigabytes, so it is done often, but not after every module.
     """
     yield
     for made in vars(request.module).values():

@@ -14,16 +14,18 @@ from keras_transformer.models.transformer import Transformer
 SOURCE_IDS = np.array([[5, 7, 11, 0], [13, 5, 0, 0]], "int32")
 TARGET_IDS = np.array([[2, 5, 7], [2, 11, 13]], "int32")
 PARENTS = np.array([[1, 0, 2], [2, 2, 1]], "int32")  # hypotheses change places after the first position
-VARIANTS = [  # together, they have every way in which a model may differ
+VARIANTS = [
     {},
-    {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1, "num_decoder_layers": 2},
+    {"positions": "relative", "relative_clip": 1, "num_key_value_heads": 1, "num_decoder_layers": 1},
+    {"positions": "rotary", "d_key": 10, "attention_bias": True, "activation": "silu"},
+    {"autoregression": "ssru", "positions": "rotary", "d_key": 10},
     {"positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu", "logits_bias": True},
-    {"autoregression": "ssru", "positions": "rotary", "d_key": 10, "attention_bias": True, "activation": "silu"},
     {"positions": "sinusoidal_halves", "layer_norm_epsilon": 1e-5, "frame": "5/3/7"},
 ]
 RECURRENT = [
     {"cell": "lstm", "num_layers": 2, "attention": "general", "attention_span": "local_p", "attention_window": 2},
     {"input_feeding": True, "attention": "concat", "attention_span": "local_m"},
+    {"hard_attention": True, "attention": "dot"},
 ]
 
 
@@ -31,7 +33,7 @@ def main():
     if keras.backend.backend() != "jax":
         raise SystemExit("set KERAS_BACKEND=jax")
     for variant in VARIANTS:
-        arguments = {"d_model": 26, "num_heads": 2, "d_ff": 19, "num_layers": 1, **variant}
+        arguments = {"d_model": 26, "num_heads": 2, "d_ff": 19, "num_layers": 2, **variant}
         print(f"on JAX, {variant or 'the Transformer of the paper'}: {check(Transformer, arguments)}")
     for variant in RECURRENT:
         print(f"on JAX, recurrent, {variant}: {check(RecurrentNetwork, {'d_model': 26, **variant})}")

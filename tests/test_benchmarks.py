@@ -19,17 +19,23 @@ TRAINING = "--dataset files:CORPUS --source_lang en --target_lang de --preset ti
 SIDES = "--source CORPUS/val.en --reference CORPUS/val.de"
 
 # These benchmarks would take minutes even on a toy. They say how they are called.
-LONG = "bulk_translation decode_speed export_size import_model large_corpus load_time many_languages serving_load"
-LONG = dict.fromkeys(LONG.split(), ("--help", [r"usage: .*\[-h\]"]))
+LONG = dict.fromkeys(("decode_speed", "export_size", "large_corpus", "serving_load"), ("--help", [r"usage: .*\[-h\]"]))
 # Benchmark -> (its arguments, a pattern for each figure that it prints).
 RUNS = {
     **LONG,
+    "bulk_translation": ("--saved_model EXPORT --text CORPUS/val.en --lines 7 --workers 1", [r"\| Beam, 1 .*\d \|"]),
     "cleaning": ("--corpus MANY", [r"clean pairs lost \d+\.\d\d%"]),
     "compare_exports": ("EXPORT EXPORT --source CORPUS/val.en", [r"one sentence: .* \d\.\d\d, the same", "of 32"]),
     "compare_runs": (f"RUN {SIDES}", [r"\| run \| 0\.0 M \| [\d,]+ \| [\d,]+ \| \d+\.\d \|"]),
     "engines": (
         "--model_dir RUN --source CORPUS/val.en --tokens 3 --rounds 1",
         [r"\| CTranslate2 of run \| \d+\.\d ms \| 1\.00 \| \d+ ms \| 1\.00 \|", r"\| SavedModel of run \| \d"],
+    ),
+    "import_model": ("--models tiny", [r"\| tiny \| 0\.00 \| \d+ / \d+ \| \d\.\d \| \d"]),
+    "load_time": ("EXPORT --rounds 1", [r"exports/1: \d+\.\d\d CPU s, 1\.00"]),
+    "many_languages": (
+        f"--text CORPUS/val.en --vocabulary_size {tiny.VOCABULARY} --beam_size 1 --rounds 1",
+        [r"\| source \| \d+\.\d\d \| \d\.\d\d\d \|", r"\| both \| \d"],
     ),
     "markup": ("--model_dir RUN --corpus CORPUS --fragments 7", [r"explain +well-formed \d+\.\d%", "judge .*links"]),
     "new_pieces": (
@@ -39,10 +45,6 @@ RUNS = {
     "odd_characters": ("--model_dir RUN --lines 3", [r"\| 😀 before \| \d+\.\d% \|", r"\| U\+00AD inside \| \d"]),
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
-    "round_trip": (
-        "--model_dir RUN --source CORPUS/val.en --lines 5",
-        [r"\| argos \| \d+ of \d+ \| 5 of 5 \|", r"\| litert \| \d+ of \d+ \| - \|"],
-    ),
     "search_end": (f"--model_dir RUN {SIDES} --length_penalties 0.6", ["none ahead", "tok:13a"]),
     "tags": (
         "--model_dir RUN --tags TAGGED",

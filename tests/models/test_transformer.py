@@ -44,22 +44,22 @@ class TestRelativePositionsAndTwoVocabulariesContract(TransformerContract):
 
 
 @pytest.mark.slow
-class TestRotaryPositionsInAFrameAndUntiedPreNormContract(TransformerContract):
-    """All methods count positions as if there were no tokens around the texts."""
-
-    arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "d_value": 3, "frame": "5,7/3/11,13"}
+class TestRotaryPositionsAndUntiedPreNormContract(TransformerContract):
+    arguments = {**SHALLOW, "positions": "rotary", "d_key": 2 * 5, "d_value": 3}
     arguments |= {"pre_norm": True, "tie_embeddings": False}
 
 
 @pytest.mark.slow
-class TestMBartAndPrunedContract(TransformerContract):
+class TestMBartInAFrameAndPrunedContract(TransformerContract):
+    """All methods count positions as if there were no tokens around the texts."""
+
     arguments = {**SHALLOW, **MBART, "num_decoder_layers": 2, "heads": "0/0,1/0,3", "d_key": K}
+    arguments |= {"frame": "5,7/3/11,13"}
 
 
 @pytest.mark.slow
 class TestRecurrentDecoderInAFrameContract(TransformerContract):
-    arguments = {**SHALLOW, "autoregression": "ssru", "positions": "rotary", "d_key": 2 * 5, "num_decoder_layers": 2}
-    arguments |= {"frame": "5,7/3/11,13"}
+    arguments = {**SHALLOW, "autoregression": "ssru", "num_decoder_layers": 2, "frame": "5,7/3/11,13", "pre_norm": True}
 
 
 @functools.cache  # no test changes its weights

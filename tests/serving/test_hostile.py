@@ -35,8 +35,6 @@ BOMBS = {
     # A value of a float that is an object of 20 million numbers: 175 kB as gzip.
     "object": b'{"instances":[{"x":{"a":[' + 2 * 10**7 * b"1," + b"1]}}]}",
 }
-
-
 LITTLE = 100 * 10**6  # bytes; the numbers of a bomb take 160 MB
 
 
