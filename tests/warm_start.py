@@ -7,6 +7,7 @@ For the pages and the benchmarks, which start dozens of programs. That a program
 tests/test_scripts.py.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -24,6 +25,7 @@ def serve(path):
     import tensorflow  # noqa: F401
     import tensorflow_text  # noqa: F401
 
+    gc.freeze()  # a collection in a fork would copy every page that has an object of TensorFlow
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets forks that have ended
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

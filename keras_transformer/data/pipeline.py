@@ -12,6 +12,7 @@ from keras_transformer.errors import CorpusError
 from keras_transformer.tokenizer import shift_right
 
 SOURCE_STEP = 4  # source lengths this close may share a batch
+PREFETCHED = 4  # batches for each replica
 
 
 def sort_by_length(source_lengths, target_lengths, ties):
@@ -200,7 +201,10 @@ def _dataset(pairs, batches):
     ids, first_ids = tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32)
     links = () if pairs.links is None else (tf.TensorSpec((None, None, None), tf.float32),)
     dataset = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids, *links))
-    return dataset.map(teacher_forced).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    # In TensorFlow 2.21, its thread sleeps through the end of an iterator: for as long as the iterator has lived.
+    options.autotune.enabled = False
+    return dataset.map(teacher_forced).prefetch(PREFETCHED).with_options(options)
 
 
 def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, vary=None):
@@ -259,18 +263,11 @@ def dealt(batches, strategy):
             parts = [tf.nest.map_structure(lambda x: x[i::count], batch) for i in range(first, first + here)]  # noqa: B023
             return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, parts))
 
-        endless = batches.repeat().flat_map(shares).prefetch(tf.data.AUTOTUNE)
+        endless = batches.repeat().flat_map(shares).prefetch(here * PREFETCHED)
         # If a dataset may end, TensorFlow makes the workers ask each other before every step.
         return endless.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
     return strategy.distribute_datasets_from_function(deal)
-
-
-def is_endless(x):
-    """Whether x is a dataset without end, as those of `dealt` are."""
-    if isinstance(x, tf.data.Dataset):
-        return x.cardinality() == tf.data.INFINITE_CARDINALITY
-    return isinstance(x, tf.distribute.DistributedDataset)
 
 
 def count_batches(pairs, batch_tokens):

@@ -9,7 +9,6 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import PAD_ID
-from keras_transformer.data.pipeline import is_endless
 from keras_transformer.private_api import AlwaysBuilt
 from keras_transformer.training.adapters import trained_variables
 from keras_transformer.training.losses import TokenLoss, get_loss, real_tokens, sum_weights
@@ -85,7 +84,6 @@ class TeacherForcing(AlwaysBuilt):
         self.loss_metric = keras.metrics.Mean(name="loss")
         self.padding_metric = keras.metrics.Mean(name="padding")
         self.compilation = None
-        self._endless = {}  # dataset without end -> its iterator
         self.built = True
 
     @property
@@ -285,50 +283,10 @@ class TeacherForcing(AlwaysBuilt):
 
         return run_on
 
-    def evaluate(
-        self,
-        x=None,
-        y=None,
-        batch_size=None,
-        verbose="auto",
-        sample_weight=None,
-        steps=None,
-        callbacks=None,
-        return_dict=False,
-        **others,
-    ):
-        """As Keras does, with the averages of the weights.
-
-        One iterator reads a dataset without end for the whole run. Keras would drop an iterator before every
-        validation, and that can take a minute: in TensorFlow 2.21, tf.data's autotuner sleeps through the call to end.
-        """
+    def evaluate(self, *arguments, **keywords):
+        """As Keras does, with the averages of the weights."""
         with self.averaged():
-            if steps is None or not is_endless(x) or not self.compiled:
-                return super().evaluate(
-                    x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict, **others
-                )
-            measures = self._measure_on(x, steps, callbacks)
-            return measures if return_dict else list(measures.values())
-
-    def _measure_on(self, batches, steps, callbacks):
-        """Measures the next `steps` batches of a dataset without end: a dict of floats."""
-        if batches not in self._endless:
-            self._endless[batches] = iter(batches)
-        if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = keras.callbacks.CallbackList(callbacks, model=self)
-        self.make_test_function()
-        self.reset_metrics()
-        self.stop_evaluating = False
-        callbacks.on_test_begin()
-        for step in range(steps):
-            callbacks.on_test_batch_begin(step)
-            logs = self.test_function(self._endless[batches])
-            callbacks.on_test_batch_end(step, logs)
-            if self.stop_evaluating:
-                break
-        measures = {name: float(value) for name, value in logs.items()}
-        callbacks.on_test_end(measures)
-        return measures
+            return super().evaluate(*arguments, **keywords)
 
     @contextlib.contextmanager
     def averaged(self):

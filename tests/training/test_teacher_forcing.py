@@ -324,17 +324,6 @@ def test_the_weights_are_their_averages_only_where_they_are_measured():
     assert measures["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_a_dataset_without_end_is_measured_where_the_measurement_before_has_stopped():
-    model, batches = trainer(Adam(0.1)), [make_batch(range(7)), make_batch(range(7, 12))]
-    one, other = map(tf.data.Dataset.from_tensors, batches)
-    endless = one.concatenate(other).repeat()
-    expected = [by_numpy(model, some)["loss"] for some in ([batches[0]], [batches[1]], batches, batches)]
-    found = [model.evaluate(endless, steps=steps, return_dict=True)["loss"] for steps in (1, 1, 2, 2)]
-    assert found == pytest.approx(expected, rel=1e-5) and found[2] == found[3]
-    assert abs(found[0] - found[1]) > 1e-4
-
-
 class Agreement(TokenLoss):
     """Cross-entropy of the first pass, and how far a second pass is from it (R-Drop with a difference of states)."""
 
