@@ -8,19 +8,24 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
-import tempfile
 import urllib.request
+import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import keras_transformer as kt
+from tests.installed import WITHOUT, modules_beside
 from tests.serving.live import HOST, ask, free_port, wait_for
 
 ROOT = Path(__file__).parents[1]
+SERVING = {"extra": "serving"}
 FIRST_RELEASE = "## 0.1.0"
 MOST_LINES_OF_A_RELEASE = 60
 CLASSES = (kt.Config, kt.Run, kt.SavedModelTranslator, kt.Tokenizer, kt.Translator)
@@ -137,16 +142,19 @@ def test_the_wheel_has_every_file_that_a_program_opens(built):
 
 
 @pytest.mark.slow
-def test_the_wheel_trains_exports_translates_and_serves_in_an_empty_environment(built):
-    with tempfile.TemporaryDirectory() as directory:  # it goes with the test: the packages have 2.5 GB
-        use_the_wheel(built[1], Path(directory))
-
-
-def use_the_wheel(wheel, desk):
-    assert run([sys.executable, "-m", "venv", "venv"], desk).returncode == 0
+def test_the_wheel_trains_exports_translates_and_serves_where_the_project_is_not(built, tmp_path):
+    """The installed packages are lent to its environment, without all that it does not ask for."""
+    desk, wheel = tmp_path, built[1]
+    venv.create(desk / "venv", with_pip=True)
     python, program = desk / "venv/bin/python", desk / "venv/bin/keras-transformer"
-    installed = run([python, "-m", "pip", "install", "--quiet", "--no-compile", f"{wheel}[serving]"], desk)
+    installed = run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], desk)
     assert installed.returncode == 0, installed.stdout
+    (home,) = desk.glob("venv/lib/python*/site-packages")
+    (found,) = metadata.distributions(name="keras-transformer", path=[home])
+    asked = [each for each in map(Requirement, found.requires) if not each.marker or each.marker.evaluate(SERVING)]
+    missing = modules_beside(each.name for each in asked) - {"keras_transformer", "serving"}
+    (home / "sitecustomize.py").write_text(f"MISSING = {missing}{WITHOUT}")
+    (home / "others.pth").write_text(sysconfig.get_path("purelib"))
 
     def done(*words, **options):
         finished = run([program, *words], desk, **options)

@@ -4,18 +4,17 @@ import json
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 import yaml
 from google.protobuf import text_format
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from serving.configuration import read_message
 from serving.metrics import Metrics
+from tests.installed import WITHOUT, modules_beside
 
 KIT = Path(__file__).parents[2] / "serving"
 REST, GRPC, GATEWAY = 8501, 8500, 5000
@@ -85,27 +84,7 @@ def test_the_image_is_made_of_what_docker_is_given():
     assert (KIT / build["context"]).samefile(KIT.parent) and KIT.parent / build["dockerfile"] == KIT / "Dockerfile"
 
 
-def with_what_they_need(names):
-    """The names of distributions, and of all others that they need."""
-    found, waiting = set(), [*names]
-    while waiting:
-        name = canonicalize_name(waiting.pop())
-        if name not in found:
-            found.add(name)
-            needed = map(Requirement, metadata.requires(name) or [])
-            waiting += [each.name for each in needed if not each.marker or each.marker.evaluate({"extra": ""})]
-    return found
-
-
 OF_ITS_PACKAGES = """
-import importlib.abc, sys
-
-class Missing(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name in sys.argv:
-            raise ModuleNotFoundError(name, name=name)
-
-sys.meta_path.insert(0, Missing())
 import keras_transformer.cli.document_api
 from keras_transformer.tools.documents.files import FORMATS, check_format, translate_bytes
 
@@ -123,12 +102,9 @@ def test_the_packages_of_the_image_are_those_of_the_project_and_enough_for_docum
     added = re.findall(r"'(\S+>=\S+)'", read("Dockerfile"))
     assert [each for each in added if f'"{each}"' not in (KIT.parent / "pyproject.toml").read_text("utf-8")] == []
     lines = [line for line in read("requirements.txt").splitlines() if not line.startswith("#")]
-    installed = with_what_they_need(Requirement(line).name for line in [*lines, *added])
-    # The image has these without their packages.
-    copied = {"tensorflow", "tensorflow_serving", "keras_transformer", "serving"}
-    owners = {module: {*map(canonicalize_name, names)} for module, names in metadata.packages_distributions().items()}
-    missing = {module for module, names in owners.items() if not names & installed} - copied
-    command = [sys.executable, "-c", OF_ITS_PACKAGES, *missing]
+    missing = modules_beside(Requirement(line).name for line in [*lines, *added])
+    missing -= {"tensorflow", "tensorflow_serving", "keras_transformer", "serving"}  # copied without their packages
+    command = [sys.executable, "-c", f"MISSING = {missing}{WITHOUT}{OF_ITS_PACKAGES}"]
     ran = subprocess.run(command, cwd=KIT.parent, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0 and "<p>ONE</p>" in ran.stdout, ran.stderr
     assert {"keras", "pytest"} <= missing
