@@ -66,7 +66,7 @@ def train(flags):
     import_tensorflow()
     import keras
 
-    from keras_transformer.data.pipeline import dealt, training_batches
+    from keras_transformer.data.pipeline import Undivided, training_batches
     from keras_transformer.process import keep_freed_memory
     from keras_transformer.training.decide import Begun, Machine, decide, start_devices
     from keras_transformer.training.preparation import prepare
@@ -86,7 +86,7 @@ def train(flags):
             if batch == 0:
                 print(MARK, "first_update", time.time(), time.process_time(), flush=True)
 
-    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), trainer.distribute_strategy)
+    batches = Undivided(training_batches(data.train, config.batch_tokens, config.seed))
     trainer.fit(batches, steps_per_epoch=UPDATES, shuffle=False, verbose=0, callbacks=[FirstUpdate()])
 
 

@@ -103,7 +103,7 @@ def fit_updates(config, steps, callback):
     """Trains for `steps` updates with a Keras callback: the batches, the prepared `Data`, the number of replicas."""
     import keras
 
-    from keras_transformer.data.pipeline import dealt, training_batches
+    from keras_transformer.data.pipeline import Undivided, training_batches
     from keras_transformer.training.decide import Begun, Machine, decide, start_devices
     from keras_transformer.training.preparation import prepare
     from keras_transformer.training.run_directory import RunDirectory
@@ -118,7 +118,7 @@ def fit_updates(config, steps, callback):
     with strategy.scope():
         trainer = build_trainer(config, data, plan)
     batches = training_batches(data.train, config.batch_tokens, config.seed)
-    trainer.fit(dealt(batches, strategy), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[callback])
+    trainer.fit(Undivided(batches), steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[callback])
     return batches, data, strategy.num_replicas_in_sync
 
 

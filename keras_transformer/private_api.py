@@ -7,6 +7,7 @@ import contextlib
 
 import keras
 from keras.src.backend.common import global_state
+from keras.src.trainers.data_adapters import TFDatasetAdapter
 
 
 class AlwaysBuilt(keras.Model):
@@ -18,6 +19,25 @@ class AlwaysBuilt(keras.Model):
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Skips this step of Keras."""
+
+
+class WholeDataset(TFDatasetAdapter):
+    """Batches of a tf.data.Dataset that `fit` and `evaluate` read as they are, if it is a `DistributedDataset`, too.
+
+    Known to work with Keras 3.12 to 3.15, on TensorFlow.
+    """
+
+    def get_tf_dataset(self):
+        """What Keras reads."""
+        return self
+
+    @property
+    def element_spec(self):
+        """The nested `tf.TensorSpec` of a batch."""
+        return self._dataset.element_spec
+
+    def __iter__(self):
+        return iter(self._dataset)
 
 
 def made_from(make, check, values):

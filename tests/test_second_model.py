@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data.pipeline import dealt, make_batch, teacher_forced
+from keras_transformer.data.pipeline import Undivided, make_batch, teacher_forced
 from keras_transformer.evaluation import choose_tokenization, measure
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version
@@ -62,7 +62,7 @@ def test_two_replicas_update_as_one_device_does():
             lambda: (make_batch(pairs, np.array(rows)) for rows in ([0, 1, 2, 3], [4])),
             output_signature=(tf.TensorSpec((None, None), tf.int32),) * 2,
         )
-        trainer.fit(dealt(batches.map(teacher_forced), strategy), steps_per_epoch=2, shuffle=False, verbose=0)
+        trainer.fit(Undivided(batches.map(teacher_forced)), steps_per_epoch=2, shuffle=False, verbose=0)
         ends.append([weight.numpy() for weight in network.trainable_variables])
     for one, two in zip(*ends, strict=True):
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)

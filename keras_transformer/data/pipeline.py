@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_transformer.data.encoded import Share
 from keras_transformer.data.links import as_weights
 from keras_transformer.errors import CorpusError
+from keras_transformer.private_api import WholeDataset
 from keras_transformer.tokenizer import shift_right
 
 SOURCE_STEP = 4  # source lengths this close may share a batch
@@ -202,7 +203,7 @@ def _dataset(pairs, batches):
     links = () if pairs.links is None else (tf.TensorSpec((None, None, None), tf.float32),)
     dataset = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids, *links))
     options = tf.data.Options()
-    # In TensorFlow 2.21, its thread sleeps through the end of an iterator: for as long as the iterator has lived.
+    # In TensorFlow 2.21, its thread can sleep through the end of an iterator: for as long as the iterator has lived.
     options.autotune.enabled = False
     return dataset.map(teacher_forced).prefetch(PREFETCHED).with_options(options)
 
@@ -241,33 +242,37 @@ def training_batches(pairs, batch_tokens, seed, first_epoch=0, first_batch=0, va
     return _dataset(pairs, batches)
 
 
-def dealt(batches, strategy):
-    """Deals out the rows of every batch, over and over, to the replicas of a strategy.
+class Undivided(WholeDataset, tf.distribute.DistributedDataset):
+    """Batches for `fit` and `evaluate` that Keras leaves whole: `TeacherForcing` deals their rows to the replicas.
+
+    Keras has a strategy divide any other dataset. In TensorFlow 2.21, the iterators of a strategy can take as long to
+    end as they have lived: no option turns their autotuner off.
+
+    Args:
+        dataset: tf.data.Dataset, the same on every worker of the strategy.
+    """
+
+
+def deal(batch, strategy):
+    """Deals out the rows of a batch to the replicas of a strategy.
 
     Of n replicas, replica i gets the rows i, i + n, ..., or no row if there are too few.
 
     Args:
-        batches: tf.data.Dataset of `teacher_forced` batches, the same on every worker of the strategy.
+        batch: nested tensors (B, ...).
         strategy: tf.distribute.Strategy.
 
     Returns:
-        a distributed dataset without end, for `fit` and `evaluate` under the strategy.
+        the same nest of tensors, or of values for each replica.
     """
+    count = strategy.num_replicas_in_sync
+    if count == 1:
+        return batch
 
-    def deal(context):
-        count = context.num_replicas_in_sync
-        here = count // context.num_input_pipelines
-        first = context.input_pipeline_id * here
+    def share(context):
+        return tf.nest.map_structure(lambda x: x[context.replica_id_in_sync_group :: count], batch)
 
-        def shares(*batch):
-            parts = [tf.nest.map_structure(lambda x: x[i::count], batch) for i in range(first, first + here)]  # noqa: B023
-            return functools.reduce(tf.data.Dataset.concatenate, map(tf.data.Dataset.from_tensors, parts))
-
-        endless = batches.repeat().flat_map(shares).prefetch(here * PREFETCHED)
-        # If a dataset may end, TensorFlow makes the workers ask each other before every step.
-        return endless.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-
-    return strategy.distribute_datasets_from_function(deal)
+    return strategy.experimental_distribute_values_from_function(share)
 
 
 def count_batches(pairs, batch_tokens):
@@ -290,9 +295,6 @@ def evaluation_batches(pairs, batch_tokens):
     return _dataset(pairs, lambda: ((rows, None) for rows in plan))
 
 
-def validation_batches(pairs, batch_tokens, strategy):
-    """Pairs for `evaluate` again and again: a distributed dataset, and the number of its batches."""
-    # From the cache: Keras drops the iterator after every validation, and an iterator of two replicas that still reads
-    # from a generator has been seen to take 40 s to end.
-    batches = dealt(evaluation_batches(pairs, batch_tokens).cache(), strategy)
-    return batches, count_batches(pairs, batch_tokens)
+def validation_batches(pairs, batch_tokens):
+    """Pairs for `evaluate` again and again: `Undivided` without end, and the number of batches to take."""
+    return Undivided(evaluation_batches(pairs, batch_tokens).repeat()), count_batches(pairs, batch_tokens)

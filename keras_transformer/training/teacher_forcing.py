@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.config import PAD_ID
+from keras_transformer.data.pipeline import deal
 from keras_transformer.private_api import AlwaysBuilt
 from keras_transformer.training.adapters import trained_variables
 from keras_transformer.training.losses import TokenLoss, get_loss, real_tokens, sum_weights
@@ -239,13 +240,13 @@ class TeacherForcing(AlwaysBuilt):
                 taken = self.updates.batches_taken  # those that the end of a dataset has left over, too
 
                 def add(_):
-                    batch = next(iterator)
+                    batch = self._next_of(iterator)
                     with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
                         strategy.run(self.add_step, args=(batch,))
                         return [tf.identity(taken.assign_add(1, read_value=True))]
 
                 tf.while_loop(lambda _: taken < self.accumulate_steps - 1, add, [0], parallel_iterations=1)
-            batch = next(iterator)
+            batch = self._next_of(iterator)
             # At the end of a dataset, `next` fails, and an operation that does not wait for it may run all the same.
             with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
                 if self.accumulate_steps > 1:
@@ -262,11 +263,16 @@ class TeacherForcing(AlwaysBuilt):
         strategy = self.distribute_strategy
 
         def measure(iterator):
-            strategy.run(self.test_step, args=(next(iterator),))
+            strategy.run(self.test_step, args=(self._next_of(iterator),))
             results, unmeasured = self.get_metrics_result(), self.token_loss.training_only
             return {name: value for name, value in results.items() if name not in unmeasured}
 
         self.test_function = self._in_graph(measure)
+
+    def _next_of(self, iterator):
+        """The next batch of an iterator of Keras, which has divided it, or of another."""
+        is_divided = isinstance(iterator, tf.distribute.DistributedIterator)
+        return next(iterator) if is_divided else deal(next(iterator), self.distribute_strategy)
 
     def _in_graph(self, function):
         """The function in a graph, of an iterator of `fit`, or of the generator of a batch of `train_on_batch`."""

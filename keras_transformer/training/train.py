@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.data.corpora import kind_of
-from keras_transformer.data.pipeline import count_batches, dealt, training_batches, validation_batches
+from keras_transformer.data.pipeline import Undivided, count_batches, training_batches, validation_batches
 from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
@@ -249,8 +249,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         plan: `Plan`.
         progress: `Progress`, which the callbacks move on.
     """
-    strategy = trainer.distribute_strategy
-    validation, validation_steps = validation_batches(data.validation, config.batch_tokens, strategy)
+    validation, validation_steps = validation_batches(data.validation, config.batch_tokens)
     if plan.ends_epoch(progress.step) and progress.ended < progress.step:
         end_epoch(trainer, callbacks, plan.epoch(progress.step) - 1, validation, validation_steps)
     vary = variation(config, data, plan.last_step * config.accumulate_steps)
@@ -259,7 +258,7 @@ def update_and_validate(config, data, trainer, callbacks, plan, progress):
         position = divmod(progress.step * config.accumulate_steps, count_batches(data.train, config.batch_tokens))
         batches = training_batches(data.train, config.batch_tokens, config.seed, *position, vary=vary)
         trainer.fit(
-            dealt(batches, strategy),
+            Undivided(batches),
             initial_epoch=epoch,
             epochs=epoch + 1 if done else plan.epoch(plan.last_step),
             steps_per_epoch=plan.steps_per_epoch - done,

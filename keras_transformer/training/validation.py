@@ -48,7 +48,7 @@ def measures_of(config, run, data, trainer, group, judge, board, progress):
             tags=data.languages,
         )
     translate = group.share(greedy.translate)
-    measures = [validation_bleu(config, data, translate, judge, strategy, board.validation, progress)]
+    measures = [validation_bleu(config, data, translate, judge, board.validation, progress)]
     with contextlib.suppress(ToolError):  # without the tool, TensorBoard has no pictures
         tool = find_tool("analysis.pictures", "pictures of attention")
         measures.append(tool.pictures_of(data, board.validation, progress))
@@ -64,7 +64,7 @@ def decoding_strategy(strategy):
     return strategy if tf.config.list_logical_devices("GPU") else None
 
 
-def validation_bleu(config, data, translate, judge, strategy, writer, progress):
+def validation_bleu(config, data, translate, judge, writer, progress):
     """The `ValidationBleu` of a run.
 
     With one direction, the first corpus gives the `val_bleu`, and the others are measured, too. With several, every
@@ -76,7 +76,6 @@ def validation_bleu(config, data, translate, judge, strategy, writer, progress):
         translate: function from a list of str to their translations with the trainer's weights. Several directions
             need its arguments `source_lang` and `target_lang`, too.
         judge: `Judge`.
-        strategy: of the trainer.
         writer, progress: see `ValidationBleu`.
     """
 
@@ -97,7 +96,7 @@ def validation_bleu(config, data, translate, judge, strategy, writer, progress):
     bleu = bleu_into(data.corpus.target_lang)
     parts = [Part("", translate, bleu, validation_pairs(config, data.corpus), samples=SAMPLES, said=SAID)]
     for other in data.corpus.others:
-        batches = validation_batches(data.others[other.name], config.batch_tokens, strategy)
+        batches = validation_batches(data.others[other.name], config.batch_tokens)
         pairs = validation_pairs(config, other)
         parts.append(Part(other.name, translate, bleu, pairs, batches, samples=0, said=0))
     return ValidationBleu(parts, writer, progress)

@@ -249,7 +249,7 @@ def test_every_direction_is_validated_and_translated_to_its_language(both):
     def evaluate(translations, references, target_lang):
         return SimpleNamespace(bleu={"de": 30.0, "en": 50.0}[target_lang])
 
-    callback = validation_bleu(config, data, translate, evaluate, None, None, None)
+    callback = validation_bleu(config, data, translate, evaluate, None, None)
     measures = {
         part.name: part.score(part.translate([source for source, _ in part.pairs]), []) for part in callback.parts
     }

@@ -190,9 +190,9 @@ def fitted(strategy, plan, monkeypatch, accumulate_steps=1):
     with strategy.scope():
         model = trainer(keras.optimizers.SGD(0.05, momentum=0.9), accumulate_steps)
     after_every_update = AfterEveryBatch()
-    batches = pipeline.dealt(pipeline.training_batches(pairs(), 1000, seed=1), strategy)
+    batches = pipeline.Undivided(pipeline.training_batches(pairs(), 1000, seed=1))
     how = {"steps_per_epoch": len(plan) // accumulate_steps, "shuffle": False, "verbose": 0}
-    how["validation_data"] = pipeline.dealt(pipeline.evaluation_batches(pairs(), 1000), strategy)
+    how["validation_data"] = pipeline.Undivided(pipeline.evaluation_batches(pairs(), 1000))
     result = model.fit(batches, validation_steps=len(plan), callbacks=[after_every_update], **how)
     return after_every_update.steps, result.history
 

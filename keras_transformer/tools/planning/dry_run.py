@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.data.corpora import BothSides
-from keras_transformer.data.pipeline import count_batches, dealt, training_batches
+from keras_transformer.data.pipeline import Undivided, count_batches, training_batches
 from keras_transformer.errors import ConfigError, UserError, counted
 from keras_transformer.process import TOKENS_PER_REPLICA
 from keras_transformer.tools import duration
@@ -136,7 +136,7 @@ def seconds_per_update(config, data, plan, strategy):
     with strategy.scope():
         trainer = build_trainer(config, data, plan)
     clock = _Clock()
-    batches = dealt(training_batches(data.train, config.batch_tokens, config.seed), strategy)
+    batches = Undivided(training_batches(data.train, config.batch_tokens, config.seed))
     trainer.fit(batches, steps_per_epoch=1 + WARM_UP + MEASURED, shuffle=False, verbose=0, callbacks=[clock])
     marks = clock.marks[WARM_UP:]
     return statistics.median(end - start for start, end in zip(marks, marks[1:], strict=False))

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.config import Config
-from keras_transformer.data.pipeline import dealt, training_batches
+from keras_transformer.data.pipeline import Undivided, training_batches
 from keras_transformer.errors import ConfigError
 from keras_transformer.presets import OPTIMIZERS
 from keras_transformer.tools.planning import available, memory
@@ -152,7 +152,7 @@ def measured_peak(settings):
     tf.matmul(tf.ones((7, 7)), tf.ones((7, 7)))
     before = high_water()
     trainer = tiny.build_trainer(config, data)
-    batches = dealt(training_batches(data.train, config.batch_tokens, 1), tf.distribute.get_strategy())
+    batches = Undivided(training_batches(data.train, config.batch_tokens, 1))
     trainer.fit(batches, steps_per_epoch=2, shuffle=False, verbose=0)
     return high_water() - before
 
