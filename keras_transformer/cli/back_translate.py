@@ -7,6 +7,7 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, beam_options, load_between, translate_one
 from keras_transformer.cli.flags import (
+    add_batch_size_argument,
     add_checkpoint_argument,
     add_language_arguments,
     add_option_arguments,
@@ -55,7 +56,7 @@ def make_parser():
         help="put this word before every line of the model. So the trained model tells these lines from real ones. "
         f"--tag without a word puts {TAG} (default: no word)",
     )
-    parser.add_argument("--batch_size", type=int, default=32, help="sentences to translate at a time (default: 32)")
+    add_batch_size_argument(parser)
     add_search_arguments(parser)
     add_option_arguments(parser, "sample", ("temperature", "top_k", "top_p"), prefix="only with --method sample: ")
     parser.add_argument(

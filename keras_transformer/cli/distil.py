@@ -6,7 +6,13 @@ from pathlib import Path
 
 from keras_transformer.cli import console
 from keras_transformer.cli.bulk import add_engine_argument, beam_options, load_between, translate_one
-from keras_transformer.cli.flags import add_checkpoint_argument, add_search_arguments, check_ranges, check_width
+from keras_transformer.cli.flags import (
+    add_batch_size_argument,
+    add_checkpoint_argument,
+    add_search_arguments,
+    check_ranges,
+    check_width,
+)
 from keras_transformer.cli.line_files import file_state, keep_record, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.data.corpora import open_corpus
@@ -57,7 +63,7 @@ def make_parser():
         metavar="N",
         help="write the N best translations of every text, as N pairs. N is at most the beam size (default: 1)",
     )
-    parser.add_argument("--batch_size", type=int, default=32, help="sentences to translate at a time (default: 32)")
+    add_batch_size_argument(parser)
     add_search_arguments(parser)
     add_engine_argument(parser, "the text in parts")
     return parser

@@ -5,6 +5,7 @@ from keras_transformer.process import find_tool
 from keras_transformer.protection import read_glossary
 from keras_transformer.tags import check_direction
 from keras_transformer.tools.exported import read_export
+from keras_transformer.translation.lines import BATCH_SIZE
 from keras_transformer.translation.options import LANGUAGE_INPUTS, MOST, OPTIONS, options_of
 
 RUN_OPTIONS = ("beam_size", "length_penalty")  # options of a search that are settings of a run
@@ -27,12 +28,7 @@ def add_translator_arguments(parser, **instead):
         model.add_argument(f"--{name}", help=described)
     add_checkpoint_argument(parser)
     add_language_arguments(parser)
-    parser.add_argument(
-        "--batch_size",
-        type=int,
-        default=32,
-        help="sentences to translate at a time. --litert translates one on each core (default: 32)",
-    )
+    add_batch_size_argument(parser, " --litert translates one on each core")
     add_option_arguments(parser, "translate_with_options")
     add_shortlist_argument(parser, prefix="only with --model_dir: ")
     parser.add_argument(
@@ -46,6 +42,12 @@ def add_translator_arguments(parser, **instead):
         help="keep URLs, e-mail addresses, numbers with units, {variables}, format directives such as %%s, and `code` "
         "as they are. It needs a model that was trained with train.py --protect",
     )
+
+
+def add_batch_size_argument(parser, note=""):
+    """Adds the flag of the texts that are translated at a time, with a note at the end of its help."""
+    described = f"most sentences to translate at a time; fewer of long ones.{note} (default: {BATCH_SIZE})"
+    parser.add_argument("--batch_size", type=int, default=BATCH_SIZE, help=described)
 
 
 def add_language_arguments(parser):

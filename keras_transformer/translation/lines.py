@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from keras_transformer.errors import UserError, check_positive
 
+BATCH_SIZE = 128  # texts at a time. With 32, a file took a third more processor time (docs/figures/decoding.md)
+USUAL = 128  # characters of a text. A batch of longer ones has fewer: memory is for so many in all
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 
 
@@ -27,7 +29,7 @@ def of_one_or_many(method):
     return either
 
 
-def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):
+def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len, most=None):
     """Runs a function over batches of rows sorted by size, largest first, and restores their order.
 
     Args:
@@ -36,6 +38,8 @@ def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):
         batch_size: most rows of a batch.
         on_progress: called with the number of rows done since its last call.
         size: function from a row to its size.
+        most: the most that the rows of a batch may have in all, if each has the size of the largest. A batch has one
+            row in any case. None for no bound.
 
     Returns:
         list of results, in the order of `rows`.
@@ -45,7 +49,11 @@ def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len):
     """
     check_positive(batch_size=batch_size)
     order = sorted(range(len(rows)), key=lambda i: -size(rows[i]))
-    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    batches, start = [], 0
+    while start < len(order):
+        fitting = most // max(1, size(rows[order[start]])) if most else batch_size
+        batches.append(order[start : start + max(1, min(batch_size, fitting))])
+        start += len(batches[-1])
     results = [None] * len(rows)
     threads = ThreadPoolExecutor(BATCHES_AT_ONCE)
     try:

@@ -20,7 +20,7 @@ from keras_transformer.tags import LanguageTags, check_direction
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation import results
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
-from keras_transformer.translation.lines import of_one_or_many, run_sorted
+from keras_transformer.translation.lines import BATCH_SIZE, USUAL, of_one_or_many, run_sorted
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import Explanation, Score, Translation
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
@@ -49,7 +49,7 @@ class TextTranslator:
     model, such as ">>fra<<" or "<2fr>", is translated into that language whatever `target_lang` says.
 
     Args:
-        batch_size: texts translated at a time.
+        batch_size: most texts translated at a time; fewer of more than `USUAL` characters.
         glossary: dict, source form -> target form, or the path of a file for `read_glossary`. Translations have these
             target forms. None for no terms.
         protect: whether URLs, e-mail addresses, numbers with units, {variables}, format directives such as %s, and
@@ -223,7 +223,7 @@ class TextTranslator:
         def size(row):
             return sum(len(value) for value in row if isinstance(value, str))
 
-        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size)
+        return run_sorted(ask_batch, rows, self.batch_size, on_progress, size, self.batch_size * USUAL)
 
     def between(self, source_lang: str | None = None, target_lang: str | None = None) -> "TextTranslator":
         """The same translator with other languages for a text whose languages are not given.
@@ -295,7 +295,7 @@ class Translator(TextTranslator):
         beam_size, length_penalty: W and alpha; a W of 1 is greedy search.
         max_length: most source tokens that are translated as one sequence; longer text is divided.
         extra_length: most tokens that a translation has more than its source.
-        batch_size: texts translated at a time, on every device.
+        batch_size: most texts translated at a time, on every device.
         strategy: tf.distribute.Strategy under which the weights were made. Each of its replicas on this machine
             translates its part of every batch. None leaves all to the first.
         split_sentences, known, shortlist, projections, programs: see `Signatures`.
@@ -317,7 +317,7 @@ class Translator(TextTranslator):
         beam_size: int = 4,
         length_penalty: float = 0.6,
         max_length: int = 256,
-        batch_size: int = 32,
+        batch_size: int = BATCH_SIZE,
         strategy: tf.distribute.Strategy | None = None,
         split_sentences: bool = True,
         known: Known = UNKNOWN,

@@ -237,7 +237,7 @@ def test_a_run_is_loaded_with_the_flags_of_its_search_and_without_them_with_its_
     search = {"beam_size": 3, "length_penalty": 0.7, "shortlist": 64}
     (_, of_flags), (_, of_run) = loaded
     assert [arguments for arguments, _ in loaded] == [("runs/a", "best"), ("runs/a", "average")]
-    assert (of_flags, of_run) == ({**search, "batch_size": 11}, {**dict.fromkeys(search), "batch_size": 32})
+    assert (of_flags, of_run) == ({**search, "batch_size": 11}, {**dict.fromkeys(search), "batch_size": 128})
     monkeypatch.setattr(runs, "load", translator := Mock())
     asked = load_translator(given(*RUN, "--target_lang", "fra")), load_translator(given(*RUN))
     assert asked == (translator().between(), translator())
@@ -247,7 +247,7 @@ def test_a_run_is_loaded_with_the_flags_of_its_search_and_without_them_with_its_
 def test_a_saved_model_is_told_its_beam_at_each_call_and_has_no_checkpoint_and_no_other_shortlist(given, loaded):
     arguments = given(*EXPORT, "--beam_size", "3", "--length_penalty", "0", "--max_length", "7")
     load_translator(arguments)
-    assert loaded == [(("exports/a",), {"batch_size": 32})]
+    assert loaded == [(("exports/a",), {"batch_size": 128})]
     assert search_options(arguments) == {"beam_size": 3, "length_penalty": 0.0, "max_length": 7}
     for flag in ("--checkpoint", "--shortlist"):
         with pytest.raises(UserError, match=f"{flag} needs --model_dir: for a SavedModel, give {flag} to export.py"):

@@ -20,6 +20,10 @@ def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
     assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
     assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
     assert progress == [3, 3, 1]
+    batches.clear()
+    assert run_sorted(shout, texts, 3, most=8) == [text.upper() for text in texts]
+    assert sorted(batches) == [["bb", "a2", "a"], ["dddd", "ccc"], ["eeeee"], ["fffffff"]]
+    assert run_sorted(shout, ["", "one"], 3, most=2) == ["", "ONE"]
     for batch_size in (0, -1):
         with pytest.raises(UserError, match=rf"batch_size.*{batch_size}"):
             run_sorted(list, ["one"], batch_size)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
-BATCH = 64  # sentences that a teacher translates at a time
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
@@ -113,7 +112,7 @@ def same_pieces(build):
 def back_translate(build, sizes):
     """Pairs of text in the target language."""
     words = ["back_translate", "--model_dir", str(build.output / "both"), "--monolingual", build.monolingual]
-    words += ["--source_lang", build.target, "--target_lang", build.source, "--tag", "--batch_size", str(BATCH)]
+    words += ["--source_lang", build.target, "--target_lang", build.source, "--tag"]
     return [Command((*words, "--output", str(build.output / "back_translate")))]
 
 
@@ -123,7 +122,7 @@ def distil(build, sizes):
     for name in ["teacher", "second"] if sizes.second else ["teacher"]:
         words += ["--teacher", str(build.output / name)]
     words += ["--dataset", f"files:{build.output / 'prepare'}@{build.source}-{build.target}"]
-    return [Command((*words, "--batch_size", str(BATCH), "--output", str(build.output / "distil")))]
+    return [Command((*words, "--output", str(build.output / "distil")))]
 
 
 def evaluate(build, sizes):

@@ -12,6 +12,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.errors import FileError, UserError
 from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS
 from keras_transformer.tools.exported import find_saved_model, read_export
+from keras_transformer.translation.lines import BATCH_SIZE
 from keras_transformer.translation.translator import Glossary, TextTranslator
 
 
@@ -20,7 +21,7 @@ class SavedModelTranslator(TextTranslator):
 
     Args:
         path: EXPORT_DIR/VERSION, or EXPORT_DIR for its latest version.
-        batch_size: texts translated at a time.
+        batch_size: most texts translated at a time; fewer of more than `USUAL` characters.
         glossary, protect: see `TextTranslator`.
 
     Attributes:
@@ -30,7 +31,9 @@ class SavedModelTranslator(TextTranslator):
         UserError: if there is no SavedModel, or it has no placeholders for `glossary` or `protect`.
     """
 
-    def __init__(self, path: str | os.PathLike, batch_size: int = 32, glossary: Glossary = None, protect: bool = False):
+    def __init__(
+        self, path: str | os.PathLike, batch_size: int = BATCH_SIZE, glossary: Glossary = None, protect: bool = False
+    ):
         self.path = find_saved_model(path)
         tags, languages = read_export(self.path)
         super().__init__(batch_size, glossary, protect, tags)
