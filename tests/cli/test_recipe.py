@@ -19,9 +19,9 @@ from keras_transformer.tools.recipe.build import Recipe, read_recipe
 from keras_transformer.tools.recipe.plan import Pace, Sizes
 from tests import tiny
 
-PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11)}
+PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11), "quickstart": Pace(1.0, 11)}
 SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
-BUILT = replace(SIZES, second=False, formats=("saved_model", "ctranslate2"))
+BUILT = replace(SIZES, teacher="quickstart", student="quickstart", second=False, formats=("saved_model", "ctranslate2"))
 KILLED = ("prepare", "both")  # stages that are under way when the recipe is killed
 
 
