@@ -51,6 +51,10 @@ def main():
         found = check_beam_search(Path(directory), translator, SOURCES)
         learned = sum(found == target for found, target in zip(found, TARGETS, strict=True))
         assert learned >= 0.9 * len(TARGETS)
+        again = import_model(Path(directory, "trained", "1"), Path(directory, "again"), "en", "de")
+        back = again.translator(length_penalty=0.0, split_sentences=False).translate(SOURCES)
+        assert back == translator.translate(SOURCES)
+        print(f"in transformers and back: {len(back)} of {len(SOURCES)} equal")
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
         run = Run(Path(directory, "hf_marian_run"))  # it never predicts some pieces, and its translations end

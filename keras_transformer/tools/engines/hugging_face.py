@@ -22,7 +22,13 @@ from keras_transformer.tools.engines.hugging_face_weights import tensors_of
 try:
     from safetensors.numpy import save_file
 
-    from keras_transformer.tools.engines.hugging_face_tokenizers import NEVER, IdTable, save_fast, save_marian
+    from keras_transformer.tools.engines.hugging_face_tokenizers import (
+        NEVER,
+        IdTable,
+        save_fast,
+        save_marian,
+        save_pieces,
+    )
 except ImportError as error:
     raise ExportError("transformers is not installed: pip install torch transformers") from error
 
@@ -105,6 +111,8 @@ class HuggingFaceExport:
             save_marian(directory, self.reference, tables)
         else:
             save_fast(directory, self.reference.source_tokenizer, tables[0], self.tokens, self.settings["max_length"])
+            if self.name == MARIAN:  # transformers needs them not; imports and converters of MarianMTModel read them
+                save_pieces(directory, [self.reference.source_tokenizer] * 2, {"vocab.json": tables[0].pieces})
 
     def special_ids(self, table):
         """Their ids of the tokens that a translation begins and ends with: a dict of settings."""

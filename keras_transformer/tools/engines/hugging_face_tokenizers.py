@@ -72,14 +72,10 @@ def save_marian(directory, translator, tables):
         translator: `Translator` of the run.
         tables: `IdTable` of the source and of the target, in Marian's order.
     """
-    tokenizers = {"source": translator.source_tokenizer, "target": translator.target_tokenizer}
-    for side, tokenizer in tokenizers.items():
-        (directory / f"{side}.spm").write_bytes(without_foreign(tokenizer.model))
     is_separate = tables[0] is not tables[1]
-    for name, table in {"vocab.json": tables[0], **({"target_vocab.json": tables[1]} if is_separate else {})}.items():
-        pieces = [*table.pieces[:-1], PAD]
-        text = json.dumps({piece: id for id, piece in enumerate(pieces)}, ensure_ascii=False, indent=1)
-        (directory / name).write_text(text, encoding="utf-8")
+    named = {"vocab.json": tables[0], **({"target_vocab.json": tables[1]} if is_separate else {})}
+    pieces = {name: [*table.pieces[:-1], PAD] for name, table in named.items()}
+    save_pieces(directory, [translator.source_tokenizer, translator.target_tokenizer], pieces)
     languages = dict(zip(("source_lang", "target_lang"), translator.languages, strict=True))
     told = {
         "tokenizer_class": "MarianTokenizer",
@@ -88,6 +84,21 @@ def save_marian(directory, translator, tables):
         **{"eos_token": EOS, "unk_token": UNK, "pad_token": PAD},
     }
     save_settings(directory, told, translator.settings["max_length"])
+
+
+def save_pieces(directory, tokenizers, named):
+    """Writes source.spm and target.spm, and files of {piece: id}.
+
+    Args:
+        directory: pathlib.Path.
+        tokenizers: the two `Tokenizer`.
+        named: dict from the name of a file to a list of str, the pieces by their ids.
+    """
+    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+        (directory / f"{side}.spm").write_bytes(without_foreign(tokenizer.model))
+    for name, pieces in named.items():
+        text = json.dumps({piece: id for id, piece in enumerate(pieces)}, ensure_ascii=False, indent=1)
+        (directory / name).write_text(text, encoding="utf-8")
 
 
 def without_foreign(model):

@@ -3,6 +3,7 @@
 from keras_transformer.config import EOS_ID
 from keras_transformer.languages import own_codes
 from keras_transformer.tags import check_direction
+from keras_transformer.tools.importing import tokenizer_json
 from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.pieces import (
     CONTROL,
@@ -14,6 +15,8 @@ from keras_transformer.tools.importing.pieces import (
     without_id,
 )
 from keras_transformer.tools.importing.tensors import ImportedModelError, file_in, read_json
+
+TOLD, GENERAL = "tokenizer_config.json", "PreTrainedTokenizerFast"
 
 
 def settings_of(config):
@@ -40,7 +43,7 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
         None for one direction.
     """
     is_shared = config.get("share_encoder_decoder_embeddings", True)
-    if not (directory / "source.spm").exists() and (directory / "tokenizer.json").exists():
+    if not (directory / "source.spm").exists() and (directory / tokenizer_json.FILE).exists():
         raise ImportedModelError(
             f"{directory} has tokenizer.json in place of source.spm, target.spm and vocab.json: download these three "
             "from the page of the original model"
@@ -65,8 +68,12 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
     tokenizers = [with_our_ids(models[0], source, CONTROL), with_our_ids(models[1], target, UNUSED)]
     tags = tags_of(tables[0], source)
     before, many = before_source(tags, directory, source_lang, target_lang, languages)
-    frame = before, [EOS_ID], []
-    told = languages_of(directory)
+    described = read_json(directory, TOLD) if (directory / TOLD).exists() else {}
+    told, after = languages_of(described), [EOS_ID]
+    if described.get("tokenizer_class") == GENERAL:  # a MarianTokenizer puts eos behind every text, and no more
+        names = tokenizer_json.around_text(directory)
+        before, after = ([source.id_of(id_of(tables[0], piece, "vocab.json")) for piece in side] for side in names)
+    frame = before, after, []
     if languages is None:  # of several targets, the tags decide
         check_direction((told.get("source_lang"), None if tags else told.get("target_lang")), source_lang, target_lang)
     given = {"source_lang": source_lang, "target_lang": target_lang}
@@ -132,8 +139,7 @@ def before_source(tags, directory, source_lang, target_lang, languages):
     return [*first], many
 
 
-def languages_of(directory):
-    """The languages that tokenizer_config.json names: a dict of settings."""
-    told = read_json(directory, "tokenizer_config.json") if (directory / "tokenizer_config.json").exists() else {}
-    found = {name: told.get(name) for name in ("source_lang", "target_lang")}
+def languages_of(described):
+    """The languages that the content of tokenizer_config.json names: a dict of settings."""
+    found = {name: described.get(name) for name in ("source_lang", "target_lang")}
     return {name: language for name, language in found.items() if isinstance(language, str) and language}

@@ -52,6 +52,20 @@ def read_tokenizer(directory):
         raise ImportedModelError(f"{directory}/{FILE} is no SentencePiece tokenizer, or is damaged: {error}") from None
 
 
+def around_text(directory):
+    """The tokens that a tokenizer.json puts before a text and behind it: two lists of str.
+
+    Raises:
+        ImportedModelError: if its template is damaged.
+    """
+    template = (read_json(directory, FILE).get("post_processor") or {}).get("single") or [{"Sequence": {}}]
+    try:
+        names = [None if "Sequence" in step else str(step["SpecialToken"]["id"]) for step in template]
+        return names[: names.index(None)], names[names.index(None) + 1 :]
+    except (TypeError, KeyError, ValueError):
+        raise ImportedModelError(f"{directory}/{FILE} has no text in the template of its post_processor") from None
+
+
 def scores_of(model):
     """The pieces of the "model" in the order of their ids, a dict from piece to score; "BPE" or "Unigram".
 
