@@ -41,8 +41,9 @@ def main():
         if sys.argv[1:]:
             run, file = sys.argv[1:]
             texts = Path(file).read_text("utf-8").splitlines()[:200]
-            check_beam_search(Path(directory), Run(run).translator(length_penalty=0.0, split_sentences=False), texts)
-            return
+            translator = Run(run).translator(length_penalty=0.0, split_sentences=False)
+            check_beam_search(Path(directory), translator, texts)
+            return check_back(Path(directory), translator, texts)
         for name, variant in VARIANTS.items():
             translator = Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31)
             path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=SOURCES)
@@ -51,10 +52,7 @@ def main():
         found = check_beam_search(Path(directory), translator, SOURCES)
         learned = sum(found == target for found, target in zip(found, TARGETS, strict=True))
         assert learned >= 0.9 * len(TARGETS)
-        again = import_model(Path(directory, "trained", "1"), Path(directory, "again"), "en", "de")
-        back = again.translator(length_penalty=0.0, split_sentences=False).translate(SOURCES)
-        assert back == translator.translate(SOURCES)
-        print(f"in transformers and back: {len(back)} of {len(SOURCES)} equal")
+        check_back(Path(directory), translator, SOURCES)
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
         run = Run(Path(directory, "hf_marian_run"))  # it never predicts some pieces, and its translations end
@@ -77,6 +75,15 @@ def check_beam_search(directory, translator, texts):
     print(f"in transformers, a beam of 4: {len(texts) - len(different)} of {len(texts)} equal")
     assert len(different) <= 0.01 * len(texts), different
     return found
+
+
+def check_back(directory, translator, texts):
+    """What `check_beam_search` has exported is imported as a run, which translates as before."""
+    languages = translator.languages if all(translator.languages) else ("en", "de")
+    again = import_model(directory / "trained" / "1", directory / "again", *languages)
+    found = again.translator(length_penalty=0.0, split_sentences=False).translate(texts)
+    assert found == translator.translate(texts)
+    print(f"in transformers and back: {len(found)} of {len(texts)} equal")
 
 
 def generated(path, texts):

@@ -34,7 +34,7 @@ def import_tensorflow():
         import tensorflow_text  # noqa: F401
 
         tf.config.list_physical_devices()
-    gc.freeze()  # No collection visits the objects of TensorFlow again: a tenth of the time of a short program.
+    gc.freeze()  # No collection visits the objects of TensorFlow again: a fifth of the time of a short program.
     tf.get_logger().setLevel(logging.ERROR)
     logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of every SavedModel without gradients
 

@@ -13,7 +13,7 @@ from keras_transformer.private_api import WholeDataset
 from keras_transformer.tokenizer import shift_right
 
 SOURCE_STEP = 4  # source lengths this close may share a batch
-PREFETCHED = 4  # batches for each replica
+PREFETCHED = 4  # batches that are ready before the trainer asks for them
 
 
 def sort_by_length(source_lengths, target_lengths, ties):
@@ -203,7 +203,7 @@ def _dataset(pairs, batches):
     links = () if pairs.links is None else (tf.TensorSpec((None, None, None), tf.float32),)
     dataset = tf.data.Dataset.from_generator(generate, output_signature=(ids, ids, first_ids, *links))
     options = tf.data.Options()
-    # In TensorFlow 2.21, its thread can sleep through the end of an iterator: for as long as the iterator has lived.
+    # In TensorFlow 2.21, the thread of the autotuner can sleep through the end of an iterator, for as long as it lived.
     options.autotune.enabled = False
     return dataset.map(teacher_forced).prefetch(PREFETCHED).with_options(options)
 

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from keras_transformer.errors import UserError, check_positive
 
-BATCH_SIZE = 128  # texts at a time. With 32, a file took a third more processor time (docs/figures/decoding.md)
-USUAL = 128  # characters of a text. A batch of longer ones has fewer: memory is for so many in all
+BATCH_SIZE = 128  # texts at a time. 32 take a quarter to a half more processor time: docs/figures/decoding.md
+USUAL = 128  # characters of a text. A batch of longer texts has fewer of them, and needs no more memory
 BATCHES_AT_ONCE = 2  # on few cores two batches side by side are faster than two threads for one
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from keras_transformer.errors import UserError
 
 CHECKPOINT, SETTINGS = Path("checkpoints", "model.ckpt"), "hparams.yaml"  # of a model's directory
+MOST = 32  # sentences at a time: its encoder is large, and a list is not sorted by length
 INSTALL = (
     "pip install 'unbabel-comet>=2.2.3'. It and TensorFlow need different versions of protobuf, so give it an "
     "environment of its own, and evaluate files of translations there"
@@ -74,7 +75,7 @@ def comet_score(
         translations: sequence of str.
         references: sequence of sequences of str, equally many for each sentence. The mean over all of them counts.
         sources: sequence of str.
-        batch_size: int, sentences to read at a time.
+        batch_size: int, sentences to read at a time; no more than `MOST`.
     """
     columns = zip(*references, strict=True)
     samples = [
@@ -82,5 +83,5 @@ def comet_score(
         for column in columns
         for source, translation, reference in zip(sources, translations, column, strict=True)
     ]
-    found = model.predict(samples, batch_size=batch_size, progress_bar=sys.stderr.isatty())
+    found = model.predict(samples, batch_size=min(batch_size, MOST), progress_bar=sys.stderr.isatty())
     return float(found.system_score)

@@ -58,11 +58,12 @@ def around_text(directory):
     Raises:
         ImportedModelError: if its template is damaged.
     """
-    template = (read_json(directory, FILE).get("post_processor") or {}).get("single") or [{"Sequence": {}}]
+    told = read_json(directory, FILE)
     try:
+        template = (told.get("post_processor") or {}).get("single") or [{"Sequence": {}}]
         names = [None if "Sequence" in step else str(step["SpecialToken"]["id"]) for step in template]
         return names[: names.index(None)], names[names.index(None) + 1 :]
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, AttributeError):
         raise ImportedModelError(f"{directory}/{FILE} has no text in the template of its post_processor") from None
 
 

@@ -19,6 +19,8 @@ from keras_transformer.tools.engines import hugging_face
 from keras_transformer.tools.engines.hugging_face import HuggingFaceExport, class_of
 from keras_transformer.tools.engines.hugging_face_tokenizers import IdTable, fast_tokenizer, save_fast
 from keras_transformer.tools.importing import import_model
+from keras_transformer.tools.importing.tensors import ImportedModelError
+from keras_transformer.tools.importing.tokenizer_json import around_text
 from keras_transformer.translation.translator import Translator
 from tests import reference, tiny
 from tests.tools.importing.test_importing import unpacked
@@ -79,6 +81,11 @@ def test_tokenizer_json_puts_the_tokens_around_a_text_and_reads_none_from_it(tmp
     oracle = sentencepiece.SentencePieceProcessor(model_proto=run.source_tokenizer.model)
     expected = [oracle.id_to_piece(4), *oracle.encode("one </s> two", out_type=str), "</s>"]
     assert fast.encode("one </s> two").tokens == expected
+    assert around_text(tmp_path) == ([oracle.id_to_piece(4)], ["</s>"])
+    for damaged in ([1], {"single": [{"SpecialToken": {"id": "</s>"}}]}):
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": damaged}), "utf-8")
+        with pytest.raises(ImportedModelError, match="no text in the template"):
+            around_text(tmp_path)
 
 
 def test_an_imported_marian_model_goes_out_as_it_came_in(tmp_path):
