@@ -38,9 +38,9 @@ END = rf"(?:(?<={SPACED})(?!{SPACED})|(?<!{SPACED})(?!{_ON_LETTER}))"
 FIRST = r"(?=[\p{L}\p{Nl}\p{No}])"
 COMPOUND = rf"{FIRST}[{WORD_CHARACTERS}'’\-]+"
 
-_COUNTED = regex.compile(
-    rf"(?:\p{{WB=Katakana}}\p{{M}}*)+|{CLUSTER}|(?={LETTER_OR_DIGIT})(?:{SPACED}|[.'’](?={LETTER_OR_DIGIT}))+"
-)
+KATAKANA = r"(?:\p{WB=Katakana}\p{M}*)+"  # a run of it is one word (UAX 29)
+
+_COUNTED = regex.compile(rf"{KATAKANA}|{CLUSTER}|(?={LETTER_OR_DIGIT})(?:{SPACED}|[.'’](?={LETTER_OR_DIGIT}))+")
 
 
 def count_words(text):

@@ -69,7 +69,10 @@ _QUANTITY = (
     rf"|(?:[€$£¥]|(?<!{SPACED})(?:{_CURRENCY}))\s?{NUMBER}(?!{SPACED})"
 )
 ADDRESS = f"{_URL}|{_EMAIL}"
-FIXED = f"{_CODE}|{ADDRESS}|{VARIABLE}"  # before a glossary: no term stands inside of these
+_OPTION = rf"(?<!{SPACED}|-)--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?!{SPACED}|-)"  # of a program: --headless
+_CELL = r"\$?[A-Z]{1,3}\$?[0-9]{1,7}"
+_CELLS = rf"(?<!{SPACED}|[$:]){_CELL}:{_CELL}(?!{SPACED}|:)"  # of a spreadsheet: A1:B6
+FIXED = f"{_CODE}|{ADDRESS}|{_OPTION}|{_CELLS}|{VARIABLE}"  # before a glossary: no term stands inside of these
 _PLACEHOLDER = re.compile(r"⟦[0-9]⟧")
 
 
@@ -103,7 +106,8 @@ class Protection:
     Args:
         glossary: dict, source form -> target form, see `read_glossary`. A source form is found as it is written, as
             whole words; in scripts without spaces, as whole characters. The longer one of two at the same place wins.
-        patterns: whether URLs, e-mail addresses, numbers with units, variables such as {x} and %s, and `code` stay.
+        patterns: whether URLs, e-mail addresses, numbers with units, options such as --headless, ranges of cells such
+            as A1:B6, variables such as {x} and %s, and `code` stay.
 
     Raises:
         ValueError: for a term without a source form.

@@ -14,6 +14,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.runs import Run
@@ -48,6 +50,11 @@ def main():
             translator = Translator(tiny.transformer(**variant), tiny.tokenizer(), max_length=31)
             path = export_version(HuggingFaceExport(translator), Path(directory, name), sentences=SOURCES)
             print(f"in transformers, with random weights as {name}: {proven(path)}")
+            if name != "the paper's":  # no import has its activation
+                again = import_model(path, Path(directory, f"{name} again"), "en", "de").translator()
+                scores, expected = ([row[0] for row in each.score(SOURCES, TARGETS)] for each in (again, translator))
+                np.testing.assert_allclose(scores, expected, rtol=1e-5)
+                print(f"in transformers and back, with random weights as {name}: {len(scores)} scores equal")
         translator = Translator(tiny.trained_transformer(), tiny.tokenizer(), max_length=31, length_penalty=0.0)
         found = check_beam_search(Path(directory), translator, SOURCES)
         learned = sum(found == target for found, target in zip(found, TARGETS, strict=True))

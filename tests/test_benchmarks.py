@@ -1,14 +1,17 @@
 """A benchmark runs on a toy and prints its figures, or says how it is called. Its page quotes those of a real run."""
 
 import itertools
+import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import word_links
 from tests import tiny
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +23,7 @@ SIDES = "--source CORPUS/val.en --reference CORPUS/val.de"
 
 # These benchmarks would take minutes even on a toy. They say how they are called.
 LONG = dict.fromkeys(("decode_speed", "export_size", "large_corpus", "serving_load"), ("--help", [r"usage: .*\[-h\]"]))
+LINKS = ((1, (1, 2)), (2, (3,)))  # words of the source, and of their translation, from 1 on
 # Benchmark -> (its arguments, a pattern for each figure that it prints).
 RUNS = {
     **LONG,
@@ -50,6 +54,10 @@ RUNS = {
         "--model_dir RUN --tags TAGGED",
         ["3 tags in 2 paragraphs", r"alignment +\d+\.\d%", r"position alone +\d"],
     ),
+    "word_links": (
+        "score --corpus VERSES --links VERSES/test.links",
+        [r"the run +3 +100\.0% +100\.0% +0\.0%", r"IBM 1, both directions +\d+ +\d+\.\d%"],
+    ),
     "train_speed": (TRAINING, [r"[\d,]+ real target tokens/s", r"\d\.\d% of the measured matrix-product rate"]),
     "train_trace": (TRAINING, [r"\| attention \| \d+\.\d \| \d+\.\d% \|", r"\| \w*MatMul \| \d+\.\d \|"]),
 }
@@ -60,6 +68,33 @@ def test_every_benchmark_is_named_by_a_page_and_runs_here():
     assert scripts == {*RUNS}
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in scripts if f"benchmarks.{name}" not in pages] == []
+
+
+def write_verses(directory):
+    """A corpus of three books with human links, made from a package with three verses: its path."""
+    tables = {
+        "sources/SBLGNT.tsv": "id\ttext\nn{0}001\tλόγος\nn{0}002\tθεός\n",
+        "eng/targets/BSB/nt_BSB.tsv": "id\tsource_verse\ttext\n{0}001\t{0}\tthe\n{0}002\t{0}\tword\n{0}003\t{0}\tGod\n",
+    }
+    verses = ("41001001", "43001001", "59001001")  # of Mark, John and James
+    for name, table in tables.items():
+        head, *rows = table.splitlines(keepends=True)
+        (directory / "data" / name).parent.mkdir(parents=True)
+        text = head + "".join("".join(rows).format(verse) for verse in verses)
+        (directory / "data" / name).write_text(text, encoding="utf-8")
+    links = [([f"n{v}00{one}"], [f"{v}00{other}" for other in others]) for v in verses for one, others in LINKS]
+    drawn = directory / "data" / "eng" / "alignments" / "BSB" / "SBLGNT-BSB-manual.json"
+    drawn.parent.mkdir(parents=True)
+    drawn.write_text(json.dumps({"records": [{"source": one, "target": others} for one, others in links]}))
+    word_links.prepare(SimpleNamespace(package=directory, output=directory))
+    return directory
+
+
+def test_links_that_people_drew_become_a_corpus(tmp_path):
+    write_verses(tmp_path)
+    for name in ("train", "val", "test"):
+        content = [(tmp_path / f"{name}.{ending}").read_text("utf-8") for ending in ("el", "en", "links")]
+        assert content == ["λόγος θεός\n", "the word God\n", "0-0 0-1 1-2\n"]
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +115,7 @@ def places(tmp_path_factory):
     (directory / "tags.tsv").write_text(tagged, encoding="utf-8")
     return {
         "TAGGED": directory / "tags.tsv",
+        "VERSES": write_verses(directory / "verses"),
         "CORPUS": corpus,
         "NAMES": directory / "names",
         "MANY": directory / "many",

@@ -30,6 +30,9 @@ HIDDEN = {
     ),
     "100 % der, le % d'eau, 100%sure, %50 and US$6": "100 % | 100% | $6",
     "run `ls -l https://a.b` now": "`ls -l https://a.b`",
+    "run --headless --convert-to=pdf, (--nologo) オプション--viewを": "--headless | --convert-to | --nologo | --view",
+    "well--known, a -- b, --, ---x, --x--, --Word and -v": "",
+    "=SUM(A1:B6), $A$1:$AB20; D1:E100. But A4, 12:30, A1:B, A1:B2:C3 and Ä1:B2": "A1:B6 | $A$1:$AB20 | D1:E100",
     "keep ⟦3⟧ and ⟦12⟧": "⟦3⟧",
     "`open, {open, %": "",
 }

@@ -19,6 +19,7 @@ from keras_transformer.tools.words import is_unspaced, tokens_of
 from tests.sentences import SENTENCES
 
 TAG = re.compile("</?b>")
+KATAKANA = re.compile("(?:[\u30a1-\u30fc]\u3099?)+")  # with its voiced marks
 every = pytest.mark.parametrize("sentence", SENTENCES.values(), ids=SENTENCES)
 
 
@@ -31,9 +32,10 @@ class ByCharacter:
 
 
 def with_tags(text):
-    """The text with one word in a pair of tags, for every word."""
-    spans = [span for span in tokens_of(text) if len(text[slice(*span)]) > 1]
-    return [f"{text[:start]}<b>{text[start:end]}</b>{text[end:]}" for start, end in spans]
+    """The text with one word in a pair of tags, for every word. A run of Katakana is a word."""
+    runs = [match.span() for match in KATAKANA.finditer(text)]
+    words = [span for span in tokens_of(text) if len(text[slice(*span)]) > 1 and not KATAKANA.match(text, *span)]
+    return [f"{text[:start]}<b>{text[start:end]}</b>{text[end:]}" for start, end in [*words, *runs]]
 
 
 @every

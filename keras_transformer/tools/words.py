@@ -5,6 +5,7 @@ import regex
 from keras_transformer.words import (
     CLUSTER,
     FIRST,
+    KATAKANA,
     LETTER_OR_DIGIT,
     LETTER_WITH_MARKS,
     SPACED,
@@ -19,6 +20,7 @@ _TOKEN = regex.compile(TOKEN)
 _WORD = regex.compile(rf"[\p{{M}}\p{{Pc}}\u00ad\u200c\u200d]*{LETTER_OR_DIGIT}{WORD_CHARACTER}*")
 _UNSPACED = regex.compile(UNSPACED)
 _CLUSTER = regex.compile(CLUSTER)
+_KATAKANA = regex.compile(KATAKANA)
 _LETTER_OR_DIGIT = regex.compile(LETTER_OR_DIGIT)
 _LETTER = regex.compile(LETTER_WITH_MARKS)
 
@@ -53,6 +55,11 @@ def is_sign(text):
 def is_unspaced(text):
     """Whether a text begins with a letter of a script that writes no spaces between words."""
     return _UNSPACED.match(text) is not None
+
+
+def is_katakana(text):
+    """Whether a token is of Katakana alone: the tokens of a run of it are one word."""
+    return _KATAKANA.fullmatch(text) is not None
 
 
 def spaced_out(text):

@@ -9,9 +9,10 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+import regex
 
 from keras_transformer.tools.documents.fragment import EMPTY, Element, expanded
-from keras_transformer.tools.words import is_sign, is_unspaced, tokens_of
+from keras_transformer.tools.words import is_katakana, is_sign, is_unspaced, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
 COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better
@@ -19,12 +20,16 @@ COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token t
 INNER = 0.1  # share of the fit of the pairs inside that is added to the fit of a pair
 SIGN_FIT = 0.4  # largest fit of a sign to a pair without signs: a comma stays outside a link
 
+# Signs that divide words or sentences; others, such as an ellipsis or a percent sign, belong to the word before them.
+DIVIDING = regex.compile(r"[\p{Terminal_Punctuation}\p{Quotation_Mark}\p{Ps}\p{Pe}\p{Dash}]")
+
 
 @dataclass(frozen=True)
 class _Alignment:
     """The tokens of the source, the weights (T, S), and which tokens of both sides are signs: bool (S,) and (T,).
 
-    `joints` are the gaps of the translation that white space would make wider: set of int.
+    `joints` are the gaps of the translation that white space would make wider: set of int. `attached` are the signs
+    that belong to the word before them: set of int.
     """
 
     source_tokens: list
@@ -32,6 +37,7 @@ class _Alignment:
     source_signs: np.ndarray
     target_signs: np.ndarray
     joints: set
+    attached: set
 
     def inside(self, element):
         """The tokens of the source that an element surrounds: list of int."""
@@ -62,12 +68,13 @@ def place(layout, target, weights):
     """
     source_tokens, target_tokens = tokens_of(layout.text), tokens_of(target)
     weights = np.asarray(weights, "float64").reshape(len(target_tokens), len(source_tokens))
-    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+    attached = _attached(target, target_tokens, {layout.text[start:end] for start, end in source_tokens})
+    weights[list(attached)] = 0
+    weights = _of_whole_words(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9), target, target_tokens)
     root = _Placed(layout.root, 0, len(target_tokens))
     signs = _signs(layout.text, source_tokens), _signs(target, target_tokens)
-    _place_inside(
-        root, layout.root.children, _Alignment(source_tokens, weights, *signs, _joints(target, target_tokens))
-    )
+    places = _joints(target, target_tokens), attached
+    _place_inside(root, layout.root.children, _Alignment(source_tokens, weights, *signs, *places))
     return expanded([*layout.before, *_written(root, target, target_tokens), *layout.after])
 
 
@@ -77,7 +84,7 @@ def _place_inside(around, elements, alignment):
     waiting = {place: [] for place in range(len(pairs))}  # pairs that share the span of another one
     placed, is_aligned = {}, alignment.weights.any(axis=1)
     free = list(range(around.start, around.end))
-    spans = {i: _best_span(fit, is_aligned, free) for i, (_, fit) in enumerate(pairs)}
+    spans = {i: _best_span(fit, is_aligned, free, alignment.attached) for i, (_, fit) in enumerate(pairs)}
     while spans:
         best = max(spans, key=lambda i: spans[i][2])
         element, fit = pairs[best]
@@ -94,7 +101,7 @@ def _place_inside(around, elements, alignment):
         del spans[best]
         for i, (begin, stop, _) in spans.items():
             if begin < end and stop > start:  # its span is taken
-                spans[i] = _best_span(pairs[i][1], is_aligned, free)
+                spans[i] = _best_span(pairs[i][1], is_aligned, free, alignment.attached)
     around.inside = [p for p in placed.values() if p.inside is not None]
     for place, p in placed.items():
         if p.inside is not None:
@@ -126,8 +133,11 @@ def _fit(element, alignment):
     return fit if has_sign else np.where(alignment.target_signs, np.minimum(fit, SIGN_FIT), fit)
 
 
-def _best_span(fit, is_aligned, free):
-    """The span of free tokens that comes most from inside and least from outside: (start, end, its gain)."""
+def _best_span(fit, is_aligned, free, attached):
+    """The span of free tokens that comes most from inside and least from outside: (start, end, its gain).
+
+    The signs behind it that belong to its last word are a part of it.
+    """
     if not free:
         return 0, 0, -np.inf
     threshold = min(0.5, max(fit[t] for t in free) / 2)
@@ -140,7 +150,10 @@ def _best_span(fit, is_aligned, free):
         if gain > best[2]:
             best = start, t + 1, gain
         last = t
-    return best
+    start, end, gain = best
+    while end in attached and end in free:
+        end += 1
+    return start, end, gain
 
 
 def _place_empty(element, around, alignment):
@@ -189,6 +202,32 @@ def _joints(text, tokens):
         for gap, ((_, end), (start, _)) in enumerate(itertools.pairwise(tokens), 1)
         if end == start and not is_unspaced(text[start]) and not is_unspaced(text[end - 1])
     }
+
+
+def _attached(text, tokens, source_words):
+    """The signs that the source has not, and that belong to the word before them: set of int."""
+    found = set()
+    for place, ((_, before), (start, end)) in enumerate(itertools.pairwise(tokens), 1):
+        sign, following = text[start:end], text[end : end + 1]
+        joins_words = following.strip() and not is_sign(following) and not is_unspaced(following)
+        if before == start and is_sign(sign) and not DIVIDING.match(sign) and sign not in source_words:
+            found |= set() if joins_words else {place}
+    return found
+
+
+def _of_whole_words(weights, text, tokens):
+    """The weights, the same for all clusters of a run of Katakana, which is one word (UAX 29): float (T, S)."""
+    katakana = [is_katakana(text[start:end]) for start, end in tokens]
+    goes_on = [
+        end == start and all(pair)
+        for pair, ((_, end), (start, _)) in zip(itertools.pairwise(katakana), itertools.pairwise(tokens), strict=True)
+    ]
+    if not any(goes_on):
+        return weights
+    begins = np.array([True, *np.logical_not(goes_on)])
+    sums = np.add.reduceat(weights, np.flatnonzero(begins), axis=0)
+    words = np.cumsum(begins) - 1
+    return (sums / np.bincount(words)[:, None])[words]
 
 
 def _signs(text, tokens):

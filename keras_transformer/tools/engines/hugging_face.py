@@ -111,7 +111,7 @@ class HuggingFaceExport:
             save_marian(directory, self.reference, tables)
         else:
             save_fast(directory, self.reference.source_tokenizer, tables[0], self.tokens, self.settings["max_length"])
-            if self.name == MARIAN:  # transformers needs them not; imports and converters of MarianMTModel read them
+            if not self.tokens.prefix:  # transformers needs them not; our import reads them, and converters of Marian
                 save_pieces(directory, [self.reference.source_tokenizer] * 2, {"vocab.json": tables[0].pieces})
 
     def special_ids(self, table):

@@ -74,7 +74,10 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
     tensors = open_tensors(directory)
     check_numbers(config, tensors, directory)
     family = FAMILIES[name]
-    tokenizers, source, target, settings, tags = family.read_vocabularies(
+    is_ours = (
+        directory / "source.spm"
+    ).exists()  # fairseq's models have no such file, and our exports of such models do
+    tokenizers, source, target, settings, tags = (marian_mt if is_ours else family).read_vocabularies(
         directory, config, source_lang, target_lang, languages
     )
     settings = {**settings_of(config, directory), **family.settings_of(config), **settings}

@@ -199,6 +199,14 @@ REFERENCES = [
     ("Chapter <a></a>one", "Kapitel <a></a>eins", ""),
     ("<s>He</s> <b>She</b> is here", "<s>Er</s> <b>Sie</b> ist da", ""),
     ("the price: <b>$5</b>", "der Preis: <b>5 $</b>", "0-0 1-1 2-2 3-4 4-3"),
+    ("Choose <b>Insert - Frame</b>.", "Wählen Sie <b>Einfügen – Rahmen…</b>.", "0-0 0-1 1-2 2-3 3-4 4-5 4-6"),
+    ("the <b>file</b> type", "der <b>Datei</b>/Typ", "0-0 1-1 2-3"),  # this sign joins words
+    # A run of Katakana is one word, and a tag does not divide it where the alignment errs.
+    (
+        "Click <b>Breakpoint</b>",
+        "<b>ブレークポイント</b>をクリック",
+        "1-0 1-1 1-2 1-3 0-4 0-5 1-6 1-7 0-9 0-10 0-11 0-12",
+    ),
 ]
 
 
