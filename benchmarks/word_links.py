@@ -10,8 +10,8 @@
 The package has the links that Biblica's people drew between the Greek words and those of the Berean Standard Bible
 (CC-BY-4.0). Mark is the test set, James the validation set, and the other books are for training. The error rate of
 links A beside the human links S is 1 - 2 |A and S| / (|A| + |S|) (Och and Ney 2003; all links are sure). A second row
-has the links of IBM model 1 with a preference for the diagonal, learnt from all books in both directions, on which
-both agree: what `--guided_alignment` learns from.
+has the links of IBM model 1 with a preference for the diagonal. It learns from all books in both directions, and a link
+counts if both find it, as `--guided_alignment` does.
 """
 
 import argparse
@@ -65,10 +65,8 @@ def read_links(path):
 
 def describe(name, found, human):
     """Prints how many links are right, how many of the human ones are found, and the error rate."""
-    right, count, total = (
-        sum(len(one & other) for one, other in zip(found, human, strict=True)),
-        *map(lambda sets: sum(map(len, sets)), (found, human)),
-    )
+    right = sum(len(one & other) for one, other in zip(found, human, strict=True))
+    count, total = (sum(map(len, links)) for links in (found, human))
     print(f"{name:24}{count:8,}{right / count:11.1%}{right / total:9.1%}{1 - 2 * right / (count + total):12.1%}")
 
 

@@ -75,7 +75,7 @@ def test_a_long_text_has_the_numbers_again_and_the_words_in_their_order():
     assert one.restore("⟦1⟧ ⟦0⟧ ⟦0⟧") == "⟦1⟧ Apfel ⟦0⟧"  # a placeholder that the text does not have stays
 
 
-@pytest.mark.parametrize("unit", ["1.", "1:", "1,1:", "{a}", "$", "a@", "% "])
+@pytest.mark.parametrize("unit", ["1.", "1:", "1,1:", "{a}", "$", "a@", "% ", "--a", "A1:"])
 def test_a_long_text_takes_no_longer_than_its_length(unit):
     text, begun = unit * (300_000 // len(unit)), time.monotonic()
     hidden = Protection().hide(text)

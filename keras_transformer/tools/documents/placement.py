@@ -67,7 +67,7 @@ def place(layout, target, weights):
         list of parts, the translated fragment.
     """
     source_tokens, target_tokens = tokens_of(layout.text), tokens_of(target)
-    weights = np.asarray(weights, "float64").reshape(len(target_tokens), len(source_tokens))
+    weights = np.array(weights, "float64").reshape(len(target_tokens), len(source_tokens))
     attached = _attached(target, target_tokens, {layout.text[start:end] for start, end in source_tokens})
     weights[list(attached)] = 0
     weights = _of_whole_words(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9), target, target_tokens)
@@ -209,9 +209,9 @@ def _attached(text, tokens, source_words):
     found = set()
     for place, ((_, before), (start, end)) in enumerate(itertools.pairwise(tokens), 1):
         sign, following = text[start:end], text[end : end + 1]
-        joins_words = following.strip() and not is_sign(following) and not is_unspaced(following)
-        if before == start and is_sign(sign) and not DIVIDING.match(sign) and sign not in source_words:
-            found |= set() if joins_words else {place}
+        is_last = not following.strip() or is_sign(following) or is_unspaced(following)
+        if before == start and is_last and is_sign(sign) and not DIVIDING.match(sign) and sign not in source_words:
+            found.add(place)
     return found
 
 

@@ -112,7 +112,10 @@ class HuggingFaceExport:
         else:
             save_fast(directory, self.reference.source_tokenizer, tables[0], self.tokens, self.settings["max_length"])
             if not self.tokens.prefix:  # transformers needs them not; our import reads them, and converters of Marian
-                save_pieces(directory, [self.reference.source_tokenizer] * 2, {"vocab.json": tables[0].pieces})
+                is_shared = model.source_embedding is model.target_embedding
+                names = ["vocab.json"] if is_shared else ["vocab.json", "target_vocab.json"]
+                named = {name: table.pieces for name, table in zip(names, tables, strict=False)}
+                save_pieces(directory, [self.reference.source_tokenizer] * 2, named)
 
     def special_ids(self, table):
         """Their ids of the tokens that a translation begins and ends with: a dict of settings."""

@@ -32,7 +32,8 @@ MATRICES = {  # in the order of preference: files leave out copies
     "target_embedding/matrix": ("model.decoder.embed_tokens", "model.shared", "lm_head"),
     "logits/output_matrix/matrix": ("lm_head",),
 }
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "gelu_new": "gelu_tanh"}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+ACTIVATIONS |= {"gelu_new": "gelu_tanh", "quick_gelu": "gelu_sigmoid"}
 FAMILIES = {
     "MarianMTModel": marian_mt,
     "M2M100ForConditionalGeneration": fairseq,
@@ -74,10 +75,8 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
     tensors = open_tensors(directory)
     check_numbers(config, tensors, directory)
     family = FAMILIES[name]
-    is_ours = (
-        directory / "source.spm"
-    ).exists()  # fairseq's models have no such file, and our exports of such models do
-    tokenizers, source, target, settings, tags = (marian_mt if is_ours else family).read_vocabularies(
+    is_like_marian = (directory / "source.spm").exists()  # our exports of all classes have its files
+    tokenizers, source, target, settings, tags = (marian_mt if is_like_marian else family).read_vocabularies(
         directory, config, source_lang, target_lang, languages
     )
     settings = {**settings_of(config, directory), **family.settings_of(config), **settings}

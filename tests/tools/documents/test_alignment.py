@@ -218,6 +218,7 @@ def translated(source, target, alignment):
     for pair in alignment.split() or [f"{i}-{i}" for i in range(len(rows))]:
         column, row = map(int, pair.split("-"))
         weights[row, column] = 1
+    weights.flags.writeable = False  # they are the caller's
     return joined(place(layout, target, weights))
 
 

@@ -107,7 +107,7 @@ def refusal(path, tmp_path, **languages):
     [
         ({"architectures": ["NllbMoeForConditionalGeneration"]}, "architectures=['NllbMoeForConditionalGeneration']"),
         ({"vocab_size": None}, "lack 'vocab_size'"),
-        ({"activation_function": "quick_gelu"}, "activation_function=quick_gelu"),
+        ({"activation_function": "gelu_fast"}, "activation_function=gelu_fast"),
         ({"encoder_attention_heads": 8}, "encoder_attention_heads=8, decoder_attention_heads=4"),
         ({"normalize_before": True}, "normalize_before"),
         ({"vocab_size": 10**9}, "a matrix has 75 rows for 1000000000 pieces"),
