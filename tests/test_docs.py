@@ -26,8 +26,8 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
 # exported or evaluated for an earlier page is not run again. Of a recipe, of a training or export that no other command
-# needs, and of all trainings and evaluations on the pages of figures, the flags are checked, and no more. Programs run
-# as forks of a process that has imported TensorFlow: see warm_start.py.
+# needs, and of all trainings and evaluations for figures (of DIR), the flags are checked, and no more. Programs run as
+# forks of a process that has imported TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -43,7 +43,7 @@ parsed() {  # PROGRAM FLAGS
 }
 is_parsed() {  # FLAGS
   [[ "$*" != *--dry_run* ]] || return 1
-  [[ "$PARSED" || "$*" = *--config* ]] || grep -qE "_dir ($NAMED_ONCE)( |$)" <<<"$*"
+  [[ "$PARSED" || "$*" = *--config* || "$*" = *" files:DIR"* ]] || grep -qE "_dir ($NAMED_ONCE)( |$)" <<<"$*"
 }
 warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
@@ -84,7 +84,7 @@ python() {
     "-m keras_transformer recipe"*)
       warm - "${@:4}" <<<"from keras_transformer.cli import recipe as program; program.make_parser().parse_args()" ;;
     evaluate.py*)
-      [[ ! "$PARSED" ]] || { parsed evaluate "${@:2}"; return; }
+      [[ ! "$PARSED" && "$*" != *" DIR/"* ]] || { parsed evaluate "${@:2}"; return; }
       warm "$@" && echo "$*" >>"$RAN" ;;
     export.py*)
       ! is_parsed "$@" || { parsed export "${@:2}"; return; }
@@ -184,6 +184,7 @@ def desk(tmp_path_factory, warm):
         PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
         "--model_dir runs/mine\n"
         "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
+        "echo export.py --model_dir runs/quickstart --export_dir exports/quickstart >>$RAN\n"
         "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
         "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
         directory,

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"
 MOST_BYTES = 300_000
 TRAINING = 'preset="quickstart"'
-SHORT = f"{TRAINING}, max_steps=13, validation_sentences=11, max_length=17"
+SHORT = f"{TRAINING}, max_steps=13, validation_sentences=11, max_length=17, vocabulary_size=600"
+SHORT += ", d_model=32, num_heads=2, d_ff=64, num_layers=1"
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", re.MULTILINE)
 BAR = re.compile(r"[^\r\n]*%\|[^\r\n]*[\r\n]*")  # of progress, in one of its states
 NOISE = re.compile(r"warning|deprecat|absl|cuda|onednn|traceback|/site-packages/", re.IGNORECASE)

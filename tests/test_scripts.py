@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ctranslate2
 import pytest
 
 from tests import tiny
@@ -74,33 +73,6 @@ def test_an_export_says_where_it_is_and_that_it_is_proven_and_has_the_score_of_i
 
 
 @pytest.mark.slow
-def test_exports_for_other_engines_translate_as_the_run_does(work, warm):
-    """CTranslate2 in bfloat16: its int8 depends on the processor, see tests/tools/engines/test_ctranslate2.py."""
-    learned = tiny.write_run(work / "learned", work / "corpus").path  # a model that has learned for certain
-    for flags in (("ctranslate2", "--quantization", "bfloat16", "--version", 5), ("litert",)):
-        export = ("--model_dir", learned, "--export_dir", work / flags[0], "--format", *flags)
-        result = run("export.py", *export, warm=warm)
-        assert (result.returncode, result.stderr) == (0, "") and str(work / flags[0]) in result.stdout
-
-    path = work / "ctranslate2" / "5"
-    manifest = json.loads((path / "export.json").read_text(encoding="utf-8"))
-    assert (manifest["format"], manifest["weights"]) == ("ctranslate2", "bfloat16")
-    source = tiny.tokenizer().pieces(tiny.tokenizer().encode(["one two"])[0]).numpy()
-    engine = ctranslate2.Translator(str(path))
-    (result,) = engine.translate_batch([[piece.decode() for piece in source]], beam_size=1)
-    assert "".join(result.hypotheses[0]).replace("▁", " ").split() == ["eins", "zwei"]
-
-    found, expected = (
-        run("translate.py", *model, "--json", stdin=b"\n".join(LINES), warm=warm)
-        for model in (("--litert", work / "litert"), ("--model_dir", learned))
-    )
-    assert (found.returncode, found.stderr) == (0, "")
-    rows, expected = ([json.loads(line) for line in x.stdout.splitlines()] for x in (found, expected))
-    assert [row["translation"] for row in rows] == [row["translation"] for row in expected] and len(rows) == len(LINES)
-    assert [row["score"] for row in rows] == pytest.approx([row["score"] for row in expected], abs=1e-4)
-
-
-@pytest.mark.slow
 def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(work, exported, warm):
     """From standard input to standard output, and backwards from file to file."""
     result = run("translate.py", "--model_dir", work / "run", stdin=b"\n".join(LINES))
@@ -136,8 +108,8 @@ def test_an_export_gives_json_of_its_best_translations_and_takes_options(work, e
 @pytest.mark.slow
 def test_evaluation_of_run_and_export_is_the_one_that_training_ended_with(work, trained, exported, warm):
     sides = ("--source", work / "corpus" / "test.en", "--reference", work / "corpus" / "test.de")
-    for model, start in ((("--model_dir", work / "run"), None), (("--saved_model", work / "export"), warm)):
-        result = run("evaluate.py", *model, *sides, "--output", work / "translations", warm=start)
+    for model in (("--model_dir", work / "run"), ("--saved_model", work / "export")):
+        result = run("evaluate.py", *model, *sides, "--output", work / "translations", warm=warm)
         assert (result.returncode, result.stderr) == (0, "")
         bleu, chrf, exact, speed = result.stdout.splitlines()
         assert "\n".join(["test set, beam 4:", bleu, chrf, exact]) in trained.stdout

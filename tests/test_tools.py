@@ -48,7 +48,6 @@ def test_every_tool_is_asked_for():
     assert [*NEEDS] == TOOLS
 
 
-# In one process: TensorFlow takes seconds to start.
 WORK = """
 import sys
 import keras_transformer as kt
@@ -61,14 +60,16 @@ run.export(f"{directory}/export")
 SIZES = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "max_length": 31, "strategy": "one_device"}
 
 
-def run(tree, *words):
+def run(tree, warm, *words):
+    """Runs a program of a tree as a fork of the process of `warm`, which has imported nothing of the project."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
-    command = [sys.executable, *map(str, words)]
+    command = [sys.executable, "-S", ROOT / "tests/warm_start.py", "run", warm, *words]
+    command = [*map(str, command)]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow
-def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path):
+def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path, warm):
     tree, corpus = tmp_path / "tree", tiny.write_corpus(tmp_path / "corpus")
     shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     for program in ("train.py", "translate.py"):
@@ -80,10 +81,11 @@ def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path):
         shutil.rmtree(tree / PACKAGE.name / "tools" / tool)
         if tool in PROGRAMS:
             (tree / PACKAGE.name / "cli" / f"{PROGRAMS[tool]}.py").unlink()
-        asked = run(tree, *(places.get(word, word) for word in NEEDS[tool]))
+        asked = run(tree, warm, *(places.get(word, word) for word in NEEDS[tool]))
         assert asked.returncode != 0 and asked.stdout == "" and not places["OUT"].exists()
         (line,) = asked.stderr.splitlines()
         assert line.startswith("error: ") and ("is not installed" in line or "is missing" in line), line
     # What works without any tool works without one of them.
-    done = run(tree, "-c", WORK, corpus, tmp_path, SIZES)
+    (tree / "work.py").write_text(WORK)
+    done = run(tree, warm, "work.py", corpus, tmp_path, SIZES)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ from tests import tiny
 
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11), "quickstart": Pace(1.0, 11)}
 SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
-BUILT = replace(SIZES, teacher="quickstart", student="quickstart", second=False, formats=("saved_model", "ctranslate2"))
+BUILT = replace(SIZES, teacher="quickstart", student="quickstart", second=False, formats=("saved_model",))
 KILLED = ("prepare", "both")  # stages that are under way when the recipe is killed
 
 
@@ -124,7 +124,7 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
     results = [yaml.safe_load((output / name / "results.yaml").read_text("utf-8")) for name in ("teacher", "student")]
     assert [found["set"] for found in results] == ["validation"] * 2 and "The test set," in card
     assert (output / "report.html").exists()
-    for place in (output, output / "export" / "1", output / "ctranslate2" / "1"):
+    for place in (output, output / "export" / "1"):
         blocks = re.findall(
             r"^```python\n(.*?)^```$", (place / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
         )

@@ -119,12 +119,22 @@ def test_an_export_of_a_variant_finds_what_the_translator_finds(tmp_path):
     """The tokenizers are two over one vocabulary, as those of OPUS-MT, which tests/tools/importing export."""
     variant = {"positions": "learned", "num_positions": 7, "num_decoder_layers": 2, "num_key_value_heads": 1}
     model, tokenizers = tiny.transformer(seed=3, **variant), (tiny.spelling_tokenizer(), tiny.tokenizer())
-    translator = Translator(model, *tokenizers, beam_size=3, length_penalty=0.6, max_length=31)
+    how = {"beam_size": 3, "length_penalty": 0.6, "max_length": 31}
+    divided = Translator(model, *tokenizers, **how)
+    translator = Translator(model, *tokenizers, **how, split_sentences=False)
     path = export_version(SavedModelExport(translator), tmp_path, sentences=TEXTS)
-    outputs = run_like_serving(path, TEXTS + ODD)
+    line = "Five five zero. Nine nine."  # whose sentences are translated at once, as the run says so
+    outputs = run_like_serving(path, [*TEXTS, *ODD, line, f"{line}\n{line}"])
+    *found, one, two = [text.decode("utf-8") for text in outputs["translation"]]
     texts, scores = translator.translate_batch(TEXTS + ODD)
-    assert [text.decode("utf-8") for text in outputs["translation"]] == texts
-    np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
+    assert found == texts
+    np.testing.assert_allclose(outputs["score"][:-2], scores, atol=1e-4)
+
+    assert read_manifest(path)["search"]["split_sentences"] is False
+    (read,) = divide_into_parts(tf.constant([line]), tokenizers[0], 31, translator.signatures.division).ids.to_list()
+    ids = translator.signatures.find_labels(tf.ragged.constant([read]), tf.constant(3, tf.int64))
+    expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode() + "."  # which the tokenizer does not know
+    assert (one, two) == (expected, f"{expected}\n{expected}") and [one] != divided.translate_batch([line])[0]
 
 
 def of_two_tokenizers(model):
@@ -169,20 +179,6 @@ def test_a_process_that_cannot_open_an_export_is_one_line(tmp_path, monkeypatch)
     monkeypatch.setattr(module, "IN_PYTHON", "import os\nos.kill(os.getpid(), 9)")
     with pytest.raises(ExportError, match="status -9$"):
         translate_in_python(tmp_path, {"text": TEXTS})
-
-
-@pytest.mark.slow
-def test_sentences_of_a_line_are_translated_at_once_where_the_run_says_so(tmp_path):
-    model, text = tiny.transformer(seed=3), "Five five zero. Nine nine."
-    whole, divided = (Translator(model, tiny.tokenizer(), beam_size=1, split_sentences=x) for x in (False, True))
-    path = export_version(SavedModelExport(whole), tmp_path, sentences=[text])
-    assert read_manifest(path)["search"]["split_sentences"] is False
-    found = run_like_serving(path, [text, f"{text}\n{text}"])
-    (read,) = divide_into_parts(tf.constant([text]), tiny.tokenizer(), 256, whole.signatures.division).ids.to_list()
-    ids = whole.signatures.find_labels(tf.ragged.constant([read]), tf.constant(1, tf.int64))
-    expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode() + "."  # which the tokenizer does not know
-    assert [x.decode() for x in found["translation"]] == [expected, f"{expected}\n{expected}"]
-    assert whole.translate_batch([text]) != divided.translate_batch([text])
 
 
 def test_the_names_dtypes_and_shapes_of_the_signatures_are_these(definition):
