@@ -270,13 +270,6 @@ def test_a_small_corpus_is_learned_with_the_defaults_of_quickstart(tmp_path):
 
 
 @pytest.mark.slow
-def test_models_of_two_sizes_are_trained_after_each_other_on_two_replicas(tmp_path):
-    for d_model in (26, 22):  # a second strategy would take the gradients of one model for those of the other
-        settings = QUICK | {"strategy": "mirrored", "d_model": d_model, "model_dir": tmp_path / str(d_model)}
-        assert kt.train(tiny.pairs(53), max_steps=2, **settings).evaluation
-
-
-@pytest.mark.slow
 def test_the_same_call_goes_on_and_more_epochs_are_a_new_cycle_of_a_schedule_that_ends(run, tmp_path, capsys):
     """And earlier translators are left alone."""
     translator = run.translator(beam_size=1)

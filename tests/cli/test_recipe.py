@@ -22,6 +22,7 @@ from tests import tiny
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11), "quickstart": Pace(1.0, 11)}
 SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
 BUILT = replace(SIZES, teacher="quickstart", student="quickstart", second=False, formats=("saved_model",))
+WARM_START = Path(__file__).parents[1] / "warm_start.py"
 KILLED = ("prepare", "both")  # stages that are under way when the recipe is killed
 
 
@@ -100,7 +101,7 @@ def weights(run):
 
 
 @pytest.mark.slow
-def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_hand(asked, tmp_path):
+def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_hand(asked, tmp_path, warm):
     output, moments = Path(asked[3]), random.Random(1)
     plan(asked, sizes=BUILT)
     for _ in range(2):
@@ -127,7 +128,8 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
     for place in (output, output / "export" / "1"):
         text = (place / "README.md").read_text("utf-8")
         (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        ran = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=100)
+        command = [sys.executable, "-S", WARM_START, "run", warm, "-"]
+        ran = subprocess.run(command, cwd=place, input=block, capture_output=True, text=True, timeout=100)
         assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr
 
     # The same commands by hand, elsewhere

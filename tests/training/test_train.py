@@ -291,6 +291,11 @@ def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_
     train(again(config, expected.path))
     assert_same_state(run, expected, tolerance=1e-6)
 
+    # A second strategy would take the gradients of one model for those of another in the same process.
+    other = again(config, tmp_path / "other", d_model=22, max_steps=1)
+    train(other)
+    assert progress_of(RunDirectory(other.model_dir))["step"] == 1
+
 
 def test_fewer_epochs_may_be_averaged_afterwards_and_a_lost_one_is_named(copy_of_finished, capsys):
     run, config = copy_of_finished
