@@ -21,8 +21,9 @@ ROOT = Path(__file__).parent.parent
 SETTINGS = {"source_lang": "en", "target_lang": "de", "vocabulary_size": tiny.VOCABULARY, **tiny.SIZES}
 SETTINGS |= {"dropout_rate": 0.3, "epochs": 3, "batch_tokens": 41, "warmup_steps": 11, "validation_sentences": 5}
 SETTINGS |= {"precision": "float32", "strategy": "one_device"}
-# How each start but the last ends, and how often it saves: at the ends of epochs only, or after every update.
-ENDS = [(signal.SIGKILL, 0), (signal.SIGTERM, 10), (signal.SIGINT, 10)]
+# How each start but the last ends, and how often it saves: at the ends of epochs only, or after every update. Ctrl-C:
+# tests/training/test_train.py.
+ENDS = [(signal.SIGKILL, 10), (signal.SIGKILL, 0), (signal.SIGTERM, 10)]
 
 TRAIN_WITH_A_LINE_AN_UPDATE = """
 from keras_transformer.cli import console, train

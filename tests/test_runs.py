@@ -309,10 +309,10 @@ def test_an_ensemble_of_equal_models_translates_as_one_does(two_runs):
 @pytest.mark.slow
 def test_an_ensemble_is_exported_as_one_saved_model(two_runs, tmp_path, monkeypatch, capsys):
     flags = [word for path in two_runs for word in ("--model_dir", str(path))]
-    monkeypatch.setattr("sys.argv", ["export.py", *flags, "--export_dir", str(tmp_path)])
+    monkeypatch.setattr("sys.argv", ["export.py", *flags, "--export_dir", str(tmp_path), "--version", "5"])
     export.program()
     assert "translates  " in capsys.readouterr().out
-    assert json.loads((tmp_path / "1/export.json").read_text())["run"]["ensemble"] == [str(path) for path in two_runs]
+    assert json.loads((tmp_path / "5/export.json").read_text())["run"]["ensemble"] == [str(path) for path in two_runs]
     texts = ["one two three", "ten"]
     assert kt.load(tmp_path).translate(texts) == kt.load(two_runs[0]).translate(texts)
 

@@ -64,8 +64,7 @@ def run(tree, warm, *words):
     """Runs a program of a tree as a fork of the process of `warm`, which has imported nothing of the project."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
     command = [sys.executable, "-S", ROOT / "tests/warm_start.py", "run", warm, *words]
-    command = [*map(str, command)]
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run([*map(str, command)], cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow

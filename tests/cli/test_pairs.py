@@ -119,10 +119,10 @@ def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learn
 
 
 @pytest.mark.slow
-def test_two_runs_teach_together(learned, first, tmp_path, run):
+def test_two_runs_teach_together_on_beam(learned, first, tmp_path, run):
     teachers = [shutil.copytree(learned.path, tmp_path / name) for name in ("run", "other")]
     asked = [*first[distil], "--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
-    run(distil, *asked, "--output", tmp_path / "out")
+    run(distil, *asked, "--output", tmp_path / "out", "--engine", "beam", "--direct_num_workers", 2)
     alternatives = load_translator(learned, beam_size=2).alternatives(lines(tmp_path / "mine" / "train.en"))
     assert lines(tmp_path / "out" / "train.de") == [each.text for row in alternatives for each in row]
 

@@ -104,17 +104,10 @@ def test_sentences_are_divided_as_in_the_graph(language):
 @pytest.mark.parametrize(
     "variant",
     [
-        {
-            "positions": "relative",
-            "relative_clip": 3,
-            "num_heads": 6,
-            "d_key": 5,
-            "d_value": 7,
-            "num_key_value_heads": 2,
-        },
+        {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2},
         {"positions": "rotary", "d_key": 12, "heads": "0/2/1", "autoregression": "ssru", "pre_norm": True},
         {**tiny.OPUS, "positions": "learned", "tie_positions": False, "embedding_norm": True, "activation": "gelu"},
-        tiny.M2M_100,
+        {**tiny.M2M_100, "d_key": 7, "d_value": 5, "num_layers": 2},
         {"cell": "lstm"},
     ],
     ids=str,
