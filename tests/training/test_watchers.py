@@ -2,6 +2,7 @@ import contextlib
 import math
 import re
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -424,6 +425,7 @@ def test_an_epoch_is_a_line_with_its_measures_and_its_time_and_so_is_every_other
 
 
 def test_a_long_epoch_is_a_line_every_half_minute_without_colours_and_carriage_returns(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # as in a process that has run no notebook
     show(monkeypatch, Plan(steps_per_epoch=50, last_step=100), step=0, seconds=2)
     out, err = capsys.readouterr()
     assert err == "" and not re.search("[\\r\\x08\\x1b]", out)
