@@ -233,7 +233,15 @@ class Tokenizer(tf.Module):
         return self._graph.tokenize(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace"))
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """ids int32 of any shape -> their pieces, string of that shape: "▁" stands for a space, "<0x0A>" for a byte."""
+        """ids int32 of any shape -> their pieces, string of that shape: "▁" stands for a space, "<0x0A>" for a byte.
+
+        Raises:
+            TokenizerError: for an id that is no piece, outside of a graph. TensorFlow would end the process.
+        """
+        if tf.executing_eagerly():
+            values = np.ravel(getattr(ids, "flat_values", ids))
+            if (odd := values[(values < 0) | (values >= self.vocabulary_size)]).size:
+                raise TokenizerError(f"`ids` must be from 0 to {self.vocabulary_size - 1}. Received: {odd[0]}")
         return self._graph.id_to_string(ids)
 
     def visible_pieces(self, ids: Iterable[int]) -> list[str]:

@@ -150,6 +150,9 @@ def test_pieces_are_those_of_sentencepiece_and_invisible_characters_are_spelt(to
     assert [piece.decode("utf-8") for piece in tokenizer.pieces(tf.range(VOCABULARY)).numpy()] == pieces
     ragged = tokenizer.pieces(tf.ragged.constant([[7, 300], [], [3]]))
     assert ragged.to_list() == [[pieces[7].encode(), pieces[300].encode()], [], [pieces[3].encode()]]
+    for odd in (VOCABULARY, -1):
+        with pytest.raises(TokenizerError, match=f"`ids` must be from 0 to {VOCABULARY - 1}. Received: {odd}$"):
+            tokenizer.pieces(tf.constant([[5, odd]]))
     assert tokenizer.visible_pieces(tf.range(VOCABULARY)) == pieces  # all of them can be seen
     other = Tokenizer(train_tokenizer(["the year", "\u200c\u200dÄ 👩"] * 29, VOCABULARY))
     pieces = other.visible_pieces(tf.range(other.vocabulary_size))

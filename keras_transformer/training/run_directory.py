@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import filelock
@@ -77,12 +78,14 @@ class RunDirectory:
     def claimed(self):
         """A context in which the directory is reserved for this process, and the log is kept in it.
 
-        It makes the directory, and removes unfinished files of a process that was killed.
+        It makes the directory, and removes unfinished files of a process that was killed. A directory that it made
+        goes again if an error ends the context before the corpus is tokenised.
 
         Raises:
             CheckpointError: if another process has reserved it.
             FileError: if it cannot be made.
         """
+        is_new = not self.path.exists()
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -100,6 +103,8 @@ class RunDirectory:
                 yield
         finally:
             lock.release()
+            if is_new and not self.tokens.exists() and not self.config.exists():
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def corpus_identity(self):
         """The `Corpus.identity` that the run keeps; {} if the run keeps none.

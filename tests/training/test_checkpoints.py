@@ -254,6 +254,18 @@ def test_a_directory_is_claimed_by_one_process_at_a_time_which_keeps_the_log_the
     assert lines == ["the first line", "the second line"]
 
 
+def test_a_training_that_fails_at_once_leaves_no_directory(tmp_path):
+    new, old = RunDirectory(tmp_path / "runs" / "new"), RunDirectory(tmp_path)
+    for run, is_kept in ((new, False), (old, True)):
+        with pytest.raises(CheckpointError), run.claimed():
+            raise CheckpointError("no corpus")
+        assert run.path.exists() == is_kept
+    with pytest.raises(CheckpointError), new.claimed():
+        new.tokens.mkdir()  # to make them takes minutes
+        raise CheckpointError("too large for this machine")
+    assert new.tokens.exists()
+
+
 # Its model, finished or not.
 
 ALPHA = 0.7

@@ -23,6 +23,7 @@ KEPT = re.compile(
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")
+LAST_BREAK = re.compile(r"(?<!\\)((?:\\\\)*)\\\Z")  # a hard break before a mark that has its own line: no text
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
 
 
@@ -241,6 +242,7 @@ def _contents(text, path):
         begins_line = row is not None and "|" not in text[lines[row] : starts[0]]
         if min(starts) < 0:
             continue
-        content = _Content(text, token.content, starts, references, Writer(_block_of(before), token.level > 1))
+        inner = LAST_BREAK.sub(r"\1", token.content)
+        content = _Content(text, inner, starts, references, Writer(_block_of(before), token.level > 1))
         if not begins_line or is_block(content.original):  # else the sign that begins the cell may end the block before
             yield content

@@ -232,6 +232,7 @@ def test_what_comes_to_the_start_of_a_line_begins_no_block():
         ("- <i>\n  a b", "- <i>\n  b a"),
         ("- \\\n  three\n  two", "- \\\n  two\n  three"),
         ("a\n**b**\n*c*\nd", "d\n*c*\n**b**\na"),
+        ("- a b\\\n  {{< ref >}}", "- b a\\\n  {{< ref >}}"),
     ):
         written = translate_bytes(BACKWARDS, text.encode(), "markdown").decode()
         assert (written, structure_of(written)) == (found, structure_of(text))
