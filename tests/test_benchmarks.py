@@ -47,6 +47,10 @@ RUNS = {
         [r"\| and 5 new pieces \| \d+\.\d\d \| \d+\.\d\d \|"],
     ),
     "odd_characters": ("--model_dir RUN --lines 3", [r"\| 😀 before \| \d+\.\d% \|", r"\| U\+00AD inside \| \d"]),
+    "peers": (
+        "joeynmt --python PEER --corpus MANY --source_lang en --target_lang de --output NEW --minutes 1",
+        [r"joeynmt val: BLEU = 0\.\d+ ", r"joeynmt test: chrF2 = \d+\.\d+ nrefs:1\|"],
+    ),
     "protection": ("--model_dir RUN --data NAMES --set val", [r"\d+ terms\n", r"with the glossary \| \d+\.\d\d % \|"]),
     "random_texts": ("--saved_model EXPORT --texts 20", [r"\d+ texts of [\d,]+ bytes .*: no text raised"]),
     "search_end": (f"--model_dir RUN {SIDES} --length_penalties 0.6", ["none ahead", "tok:13a"]),
@@ -65,6 +69,7 @@ RUNS = {
 
 def test_every_benchmark_is_named_by_a_page_and_runs_here():
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text("utf-8")}
+    scripts |= {path.parent.name for path in (ROOT / "benchmarks").glob("*/__main__.py")} - {"tour"}
     assert scripts == {*RUNS}
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in scripts if f"benchmarks.{name}" not in pages] == []
@@ -113,7 +118,12 @@ def places(tmp_path_factory):
     run = tiny.write_run(directory / "run", corpus)
     tagged = "one <b>two</b> three\teins <b>zwei</b> drei\n<i>ten</i> <b>nine</b>\t<i>zehn</i> <b>neun</b>\n"
     (directory / "tags.tsv").write_text(tagged, encoding="utf-8")
+    peer = directory / "peer"  # an environment whose toolkit "translates" by copying
+    peer.write_text('#!/bin/sh\ncase "$*" in *translate*) cat;; esac\n', encoding="utf-8")
+    peer.chmod(0o755)
     return {
+        "PEER": peer,
+        "NEW": directory / "new",
         "TAGGED": directory / "tags.tsv",
         "VERSES": write_verses(directory / "verses"),
         "CORPUS": corpus,

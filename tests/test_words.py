@@ -38,7 +38,7 @@ def test_the_tokens_of_a_sentence_are_its_words_with_all_their_marks_and_its_sig
 def test_numbers_symbols_and_mixed_scripts_are_tokens():
     tokens = {"It's 5,000 m².": "It ' s 5 , 000 m² .", "A4 snake_case": "A 4 snake_case", " \t\u3000\u2028": ""}
     tokens |= {
-        "私のiPhone15": "私 の iPhone 15",
+        "私のiPhone15": "私 の i Phone 15",
         "二〇二六年 ー々": "二 〇 二 六 年 ー 々",
         "Ver\u00adsand": "Ver\u00adsand",
     }

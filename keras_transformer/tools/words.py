@@ -14,19 +14,23 @@ from keras_transformer.words import (
 )
 
 SPACED_COMPOUND = rf"{FIRST}(?:{SPACED}|['’\-])+"
-TOKEN = rf"{CLUSTER}|\p{{Nd}}+\p{{M}}*|(?:(?!\p{{Nd}}){SPACED})+|(?!\s)\X"
+HUMP = r"(?<=\p{Ll}\p{M}*)(?=\p{Lu})"  # between the parts of "LibreOffice", or of two words that are written as one
+TOKEN = rf"{CLUSTER}|\p{{Nd}}+\p{{M}}*|(?!\p{{Nd}}){SPACED}(?:(?!\p{{Nd}}|{HUMP}){SPACED})*|(?!\s)\X"
 CLOSING_SIGN = regex.compile(r"[\p{Terminal_Punctuation}\p{Pe}\p{Pf}…]")  # no space stands before it, in most languages
 _TOKEN = regex.compile(TOKEN)
 _WORD = regex.compile(rf"[\p{{M}}\p{{Pc}}\u00ad\u200c\u200d]*{LETTER_OR_DIGIT}{WORD_CHARACTER}*")
 _UNSPACED = regex.compile(UNSPACED)
 _CLUSTER = regex.compile(CLUSTER)
 _KATAKANA = regex.compile(KATAKANA)
+_HUMP = regex.compile(HUMP)
 _LETTER_OR_DIGIT = regex.compile(LETTER_OR_DIGIT)
 _LETTER = regex.compile(LETTER_WITH_MARKS)
 
 
 def tokens_of(text):
     """Finds the words, numbers and signs of a text, and the grapheme clusters of scripts without spaces.
+
+    A capital behind a small letter begins a word: two words may be written as one.
 
     Args:
         text: str.
@@ -55,6 +59,11 @@ def is_sign(text):
 def is_unspaced(text):
     """Whether a text begins with a letter of a script that writes no spaces between words."""
     return _UNSPACED.match(text) is not None
+
+
+def is_hump(text, place):
+    """Whether a place is inside a word, between a small letter and a capital."""
+    return _HUMP.match(text, place) is not None
 
 
 def is_katakana(text):

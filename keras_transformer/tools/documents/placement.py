@@ -6,13 +6,14 @@ inside the span of the pair around it, so the result is always well-formed.
 """
 
 import itertools
+import unicodedata
 from dataclasses import dataclass, field
 
 import numpy as np
 import regex
 
 from keras_transformer.tools.documents.fragment import EMPTY, Element, expanded
-from keras_transformer.tools.words import is_katakana, is_sign, is_unspaced, tokens_of
+from keras_transformer.tools.words import is_hump, is_katakana, is_sign, is_unspaced, tokens_of
 
 UNALIGNED = -1e-3  # weight of a token that comes from nothing: it joins a span only if it is inside
 COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token that fits this many times better
@@ -20,28 +21,49 @@ COVERED = 2  # a pair is put inside its neighbour if the neighbour has a token t
 INNER = 0.1  # share of the fit of the pairs inside that is added to the fit of a pair
 SIGN_FIT = 0.4  # largest fit of a sign to a pair without signs: a comma stays outside a link
 
+STOP, QUOTE = regex.compile(r"\p{Terminal_Punctuation}"), regex.compile(r"\p{Quotation_Mark}")
 # Signs that divide words or sentences; others, such as an ellipsis or a percent sign, belong to the word before them.
 DIVIDING = regex.compile(r"[\p{Terminal_Punctuation}\p{Quotation_Mark}\p{Ps}\p{Pe}\p{Dash}]")
 
 
+class _Side:
+    """What the tokens of a text are: arrays, one entry for each token.
+
+    Attributes:
+        tokens: list of (start, end).
+        signs: bool, no words and no numbers.
+        stops: bool, signs that end a clause.
+        brackets: int, 1 for one that opens, -1 for one that closes, else 0.
+        quotes: bool.
+    """
+
+    def __init__(self, text, tokens):
+        firsts = [text[start] for start, _ in tokens]
+        self.tokens = tokens
+        self.signs = np.array([*map(is_sign, firsts)], bool)
+        self.stops = np.array([STOP.match(first) is not None for first in firsts], bool)
+        self.quotes = np.array([QUOTE.match(first) is not None for first in firsts], bool)
+        kinds = [unicodedata.category(first) for first in firsts]
+        self.brackets = np.array([(kind == "Ps") - (kind == "Pe") for kind in kinds], int)
+
+
 @dataclass(frozen=True)
 class _Alignment:
-    """The tokens of the source, the weights (T, S), and which tokens of both sides are signs: bool (S,) and (T,).
+    """The weights (T, S), and the tokens of both sides.
 
     `joints` are the gaps of the translation that white space would make wider: set of int. `attached` are the signs
     that belong to the word before them: set of int.
     """
 
-    source_tokens: list
     weights: np.ndarray
-    source_signs: np.ndarray
-    target_signs: np.ndarray
+    source: _Side
+    target: _Side
     joints: set
     attached: set
 
     def inside(self, element):
         """The tokens of the source that an element surrounds: list of int."""
-        return [s for s, (start, end) in enumerate(self.source_tokens) if start < element.end and end > element.start]
+        return [s for s, (start, end) in enumerate(self.source.tokens) if start < element.end and end > element.start]
 
 
 @dataclass
@@ -70,11 +92,12 @@ def place(layout, target, weights):
     weights = np.array(weights, "float64").reshape(len(target_tokens), len(source_tokens))
     attached = _attached(target, target_tokens, {layout.text[start:end] for start, end in source_tokens})
     weights[list(attached)] = 0
-    weights = _of_whole_words(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9), target, target_tokens)
+    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+    weights = _of_whole_words(weights, layout, source_tokens, target, target_tokens)
     root = _Placed(layout.root, 0, len(target_tokens))
-    signs = _signs(layout.text, source_tokens), _signs(target, target_tokens)
-    places = _joints(target, target_tokens), attached
-    _place_inside(root, layout.root.children, _Alignment(source_tokens, weights, *signs, *places))
+    sides = _Side(layout.text, source_tokens), _Side(target, target_tokens)
+    alignment = _Alignment(weights, *sides, _joints(target, target_tokens), attached)
+    _place_inside(root, layout.root.children, alignment)
     return expanded([*layout.before, *_written(root, target, target_tokens), *layout.after])
 
 
@@ -82,9 +105,8 @@ def _place_inside(around, elements, alignment):
     """Places elements inside the span of `around`: first the pairs, the surest first, then the empty tags."""
     pairs = [(element, _fit(element, alignment)) for element in elements if element.closing]
     waiting = {place: [] for place in range(len(pairs))}  # pairs that share the span of another one
-    placed, is_aligned = {}, alignment.weights.any(axis=1)
-    free = list(range(around.start, around.end))
-    spans = {i: _best_span(fit, is_aligned, free, alignment.attached) for i, (_, fit) in enumerate(pairs)}
+    placed, free = {}, list(range(around.start, around.end))
+    spans = {i: _best_span(*pair, free, alignment) for i, pair in enumerate(pairs)}
     while spans:
         best = max(spans, key=lambda i: spans[i][2])
         element, fit = pairs[best]
@@ -101,7 +123,7 @@ def _place_inside(around, elements, alignment):
         del spans[best]
         for i, (begin, stop, _) in spans.items():
             if begin < end and stop > start:  # its span is taken
-                spans[i] = _best_span(pairs[i][1], is_aligned, free, alignment.attached)
+                spans[i] = _best_span(*pairs[i], free, alignment)
     around.inside = [p for p in placed.values() if p.inside is not None]
     for place, p in placed.items():
         if p.inside is not None:
@@ -129,20 +151,22 @@ def _fit(element, alignment):
     inside = alignment.inside(element)
     of_pairs = [_fit(child, alignment) for child in element.children if child.closing]
     fit = alignment.weights[:, inside].sum(axis=1) + INNER * sum(of_pairs)
-    has_sign = alignment.source_signs[inside].any()
-    return fit if has_sign else np.where(alignment.target_signs, np.minimum(fit, SIGN_FIT), fit)
+    has_sign = alignment.source.signs[inside].any()
+    return fit if has_sign else np.where(alignment.target.signs, np.minimum(fit, SIGN_FIT), fit)
 
 
-def _best_span(fit, is_aligned, free, attached):
+def _best_span(element, fit, free, alignment):
     """The span of free tokens that comes most from inside and least from outside: (start, end, its gain).
 
-    The signs behind it that belong to its last word are a part of it.
+    The signs behind it that belong to its last word are a part of it. A stop at its end is none, if its source ends
+    without one.
     """
     if not free:
         return 0, 0, -np.inf
     threshold = min(0.5, max(fit[t] for t in free) / 2)
     best = free[0], free[0] + 1, -np.inf
     start, gain, last = free[0], 0.0, None
+    is_aligned = alignment.weights.any(axis=1)
     for t in free:
         if t - 1 != last or gain <= 0:
             start, gain = t, 0.0
@@ -151,9 +175,43 @@ def _best_span(fit, is_aligned, free, attached):
             best = start, t + 1, gain
         last = t
     start, end, gain = best
-    while end in attached and end in free:
+    while end in alignment.attached and end in free:
         end += 1
-    return start, end, gain
+    inside = alignment.inside(element)
+    if inside and not alignment.source.stops[inside[-1]]:
+        while alignment.target.stops[end - 1] and end - start > 1:
+            end -= 1
+    return *_enclosed(start, end, free, inside, alignment), gain
+
+
+def _enclosed(start, end, free, inside, alignment):
+    """A span without quotes and brackets at its edges that are not its own, and with a free bracket beside it that is.
+
+    Args:
+        start, end: the span.
+        free: the tokens that it may take.
+        inside: the tokens of the source that belong to it.
+        alignment: `_Alignment`.
+    """
+    source, target = alignment.source, alignment.target
+    brackets, has_brackets = target.brackets, source.brackets[inside].any()
+    strange = (brackets != 0) & (not has_brackets) | target.quotes & (not source.quotes[inside].any())
+    while end - start > 1 and (strange[start] or strange[end - 1]):
+        start, end = (start + 1, end) if strange[start] else (start, end - 1)
+    while has_brackets:
+        depth = np.concatenate([[0], np.cumsum(brackets[start:end])])
+        opened, closed = depth[-1] - depth.min(), -depth.min()  # brackets without a partner
+        if opened and end in free and brackets[end] < 0:
+            end += 1
+        elif closed and start - 1 in free and brackets[start - 1] > 0:
+            start -= 1
+        elif closed and brackets[end - 1] < 0 and end - start > 1:
+            end -= 1
+        elif opened and brackets[start] > 0 and end - start > 1:
+            start += 1
+        else:
+            break
+    return start, end
 
 
 def _place_empty(element, around, alignment):
@@ -163,13 +221,13 @@ def _place_empty(element, around, alignment):
     after. So line breaks divide the translation as they divide the source. A line that ends with a sign in the source
     ends with one again.
     """
-    source_tokens, weights = alignment.source_tokens, alignment.weights
+    source_tokens, weights = alignment.source.tokens, alignment.weights
     before = sum(end <= element.start for _, end in source_tokens)  # tokens of the source before it
     highest = np.maximum(weights.max(axis=0, initial=0), 1e-9)
     had_space, has_space = element.spaces
     holds_left = not element.opening.breaks and before > 0 and (not had_space or has_space)
     holds_right = not element.opening.breaks and before < len(source_tokens) and (not has_space or had_space)
-    holds_sign = element.opening.breaks and before > 0 and alignment.source_signs[before - 1]
+    holds_sign = element.opening.breaks and before > 0 and alignment.source.signs[before - 1]
     from_before = weights[:, :before].sum(axis=1)
     from_after = weights[:, before:].sum(axis=1)
     best, best_score = around.start, -np.inf
@@ -188,7 +246,7 @@ def _place_empty(element, around, alignment):
             score += weights[gap - 1, before - 1] / highest[before - 1]
         if holds_right and gap < around.end:
             score += weights[gap, before] / highest[before]
-        if holds_sign and gap > 0 and alignment.target_signs[gap - 1]:
+        if holds_sign and gap > 0 and alignment.target.signs[gap - 1]:
             score += 1
         if score > best_score:
             best, best_score = gap, score
@@ -215,23 +273,42 @@ def _attached(text, tokens, source_words):
     return found
 
 
-def _of_whole_words(weights, text, tokens):
-    """The weights, the same for all clusters of a run of Katakana, which is one word (UAX 29): float (T, S)."""
+def _of_whole_words(weights, layout, source_tokens, target, target_tokens):
+    """The weights, the same for all tokens of a word that tags do not divide: float (T, S).
+
+    Words that are written as one, and that tags divide in the source, keep their order: <b>Ctrl</b><b>Shift</b>.
+    """
+    edges, divided = _edges(layout.root), []
+    for run in _runs(layout.text, source_tokens):
+        if edges.intersection(start for start, _ in source_tokens[run.start + 1 : run.stop]):
+            divided.append(run)
+    for run in _runs(target, target_tokens):
+        of_run = weights[run]
+        shares = [of_run[:, other].sum() for other in divided]
+        if not divided or max(shares) * 4 < of_run.sum():
+            of_run[:] = of_run.mean(axis=0)
+            continue
+        source = divided[int(np.argmax(shares))]
+        if source.stop - source.start == len(of_run):
+            of_run[:] = 0
+            of_run[:, source] = np.eye(len(of_run))
+    return weights
+
+
+def _edges(element):
+    """The places of the tags of an element and of those inside: a set of int."""
+    return {element.start, element.end}.union(*map(_edges, element.children))
+
+
+def _runs(text, tokens):
+    """The words of several tokens: list of slices. A run of Katakana is one (UAX 29). So are words written as one."""
     katakana = [is_katakana(text[start:end]) for start, end in tokens]
-    goes_on = [
-        end == start and all(pair)
-        for pair, ((_, end), (start, _)) in zip(itertools.pairwise(katakana), itertools.pairwise(tokens), strict=True)
-    ]
-    if not any(goes_on):
-        return weights
-    begins = np.array([True, *np.logical_not(goes_on)])
-    sums = np.add.reduceat(weights, np.flatnonzero(begins), axis=0)
-    words = np.cumsum(begins) - 1
-    return (sums / np.bincount(words)[:, None])[words]
-
-
-def _signs(text, tokens):
-    return np.array([is_sign(text[start]) for start, _ in tokens], bool)
+    runs = [slice(0, 0)]
+    for place, ((_, end), (start, _)) in enumerate(itertools.pairwise(tokens), 1):
+        if end == start and (is_hump(text, start) or katakana[place - 1] and katakana[place]):
+            first = runs.pop().start if runs[-1].stop == place else place - 1
+            runs.append(slice(first, place + 1))
+    return runs[1:]
 
 
 def _written(root, target, tokens):

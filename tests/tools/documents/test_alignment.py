@@ -207,6 +207,15 @@ REFERENCES = [
         "<b>ブレークポイント</b>をクリック",
         "1-0 1-1 1-2 1-3 0-4 0-5 1-6 1-7 0-9 0-10 0-11 0-12",
     ),
+    # Words that are written as one are divided where tags divide them in the source, and only there.
+    ("Press <b>Ctrl</b><b>Shift</b> here", "Hier <b>Strg</b><b>Umschalt</b>", "3-0 1-1 2-1 1-2 2-2"),
+    ("an <b>ImageMap</b> is", "eine <b>ImageMap</b> ist", "0-0 1-1 2-1 1-2 3-2 3-3"),
+    # A pair has its own brackets, quotes and stops, and no others.
+    ("call <b>f()</b> now", "jetzt <b>f()</b> rufen", "4-0 1-1 2-2 4-3 0-4"),
+    ("call <b>(x)</b> now", "jetzt <b>(x)</b> rufen", "4-0 0-1 2-2 3-3 0-4"),
+    ("one (<b>*</b>) two", "eins (<b>*</b>), zwei", "0-0 1-1 2-1 2-2 2-3 2-4 4-5"),
+    ("see <b>A - B</b> now", "siehe »<b>A – B</b>« jetzt", "0-0 1-1 1-2 2-3 3-4 3-5 4-6"),
+    ("open <b>A - B</b> to see", "<b>A – B</b>, um zu", "1-0 2-1 3-2 3-3 4-4 5-5"),
 ]
 
 

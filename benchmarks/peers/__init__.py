@@ -1,0 +1,1 @@
+"""Other toolkits, trained on the same text: python -m benchmarks.peers."""

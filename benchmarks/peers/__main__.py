@@ -1,0 +1,133 @@
+"""Trains Marian, OpenNMT-tf or JoeyNMT on a corpus for some processor time, and scores what it then translates.
+
+    python3.10 -m venv peer && peer/bin/pip install OpenNMT-tf==2.32.0 'tensorflow==2.11.*' 'numpy<1.24'
+    python3 -m venv peer && peer/bin/pip install pymarian==1.12.42
+    python3 -m venv peer && peer/bin/pip install joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0
+    taskset -c 0 python -m benchmarks.peers opennmt_tf --python peer/bin/python --corpus DIR \\
+        --source_lang en --target_lang de --output runs/opennmt_tf --minutes 40
+
+All peers read the same 8,000 pieces of SentencePiece (BPE, joint), and have the shape of --preset tiny, one matrix of
+embeddings, dropout .1, label smoothing .1, and batches of about 4,096 tokens. The files beside this one say the rest:
+each is the peer's own documented recipe, with a warm-up that fits a small corpus. A peer saves a checkpoint every 100
+updates, and is stopped when its minutes are over, or after 3,540 updates. Then it translates val and test with a beam
+of 4 from the last one. The same command again goes on from there.
+"""
+
+import argparse
+import os
+import resource
+import signal
+import subprocess
+from pathlib import Path
+
+import sacrebleu
+import sentencepiece
+import yaml
+
+HERE = Path(__file__).parent.absolute()
+VOCABULARY = 8000
+SETS = ("train", "val", "test")
+TRANSLATED = ("val", "test")
+SPECIAL = ("<unk>", "<pad>", "<s>", "</s>")  # with their numbers
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+OPENNMT = f"-m opennmt.bin.main --model {HERE}/opennmt_tf_model.py --config {HERE}/opennmt_tf.yaml --auto_config"
+MARIAN = "-c 'import sys, _pymarian; sys.exit(_pymarian.main(sys.argv[1:]))'"
+TRAINING = {
+    "opennmt_tf": f"{OPENNMT} train",
+    "marian": f"{MARIAN} train --config {HERE}/marian.yaml",
+    "joeynmt": f"-m joeynmt train --skip-test {HERE}/joeynmt.yaml",
+}
+TRANSLATION = {
+    "opennmt_tf": f"{OPENNMT} infer --features_file {{name}}.source --predictions_file {{name}}.answer",
+    "marian": f"{MARIAN} decode -m model/model.npz -v pieces.marian.yml pieces.marian.yml -i {{name}}.source"
+    " -o {name}.answer -b 4 -n 0.6 --cpu-threads 1 --mini-batch 32 --maxi-batch 100 --maxi-batch-sort src -w 1000"
+    " --max-length 256 --quiet",
+    "joeynmt": f"-m joeynmt translate {HERE}/joeynmt.yaml < {{name}}.source > {{name}}.answer",
+}
+TAKES_TEXT = ("joeynmt",)  # the others take pieces
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peer", choices=TRAINING)
+    parser.add_argument("--python", type=Path, required=True, help="the Python of the environment that has the peer")
+    parser.add_argument("--corpus", type=Path, required=True, help="directory with train.en, val.en, test.en, ...")
+    parser.add_argument("--source_lang", required=True)
+    parser.add_argument("--target_lang", required=True)
+    parser.add_argument("--output", type=Path, required=True, help="new directory of the peer's files")
+    parser.add_argument("--minutes", type=float, default=40, help="processor minutes of the training")
+    return parser.parse_args()
+
+
+def prepare(corpus, languages, output, takes_text):
+    """Writes the corpus, as text or as pieces, and the vocabulary in the form of each peer."""
+    (output / "model").mkdir(parents=True)
+    texts = {
+        (name, side): (corpus / f"{name}.{language}").read_text("utf-8").splitlines()
+        for name in SETS
+        for side, language in zip(("source", "target"), languages, strict=True)
+    }
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts["train", "source"] + texts["train", "target"]),
+        model_prefix=str(output / "pieces"),
+        vocab_size=VOCABULARY,
+        hard_vocab_limit=False,
+        model_type="bpe",
+        character_coverage=1.0,
+        **{f"{name}_id": number for number, name in enumerate(("unk", "pad", "bos", "eos"))},
+        minloglevel=2,
+    )
+    model = read_pieces(output)
+    for (name, side), lines in texts.items():
+        written = lines if takes_text else [" ".join(model.encode(line, out_type=str)) for line in lines]
+        write_lines(output / f"{name}.{side}", written)
+    pieces = [model.id_to_piece(number) for number in range(len(SPECIAL), model.get_piece_size())]
+    write_lines(output / "pieces.joeynmt", [*SPECIAL, *pieces])
+    write_lines(output / "pieces.opennmt_tf", ["<blank>", "<s>", "</s>", *pieces])
+    of_marian = {piece: number for number, piece in enumerate(["</s>", "<unk>", *pieces])}
+    (output / "pieces.marian.yml").write_text(yaml.safe_dump(of_marian, allow_unicode=True, sort_keys=False), "utf-8")
+
+
+def read_pieces(output):
+    return sentencepiece.SentencePieceProcessor(model_file=str(output / "pieces.model"))
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def run(python, command, output, seconds=None):
+    """Runs a peer in its directory, for at most ``seconds`` of processor time, and ends if it fails."""
+
+    def limit():
+        if seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
+    command = f"exec {python.absolute()} {command}"
+    status = subprocess.run(command, shell=True, cwd=output, env=environment, preexec_fn=limit).returncode
+    if status not in (0, -signal.SIGKILL if seconds else 0):
+        raise SystemExit(f"The peer ended with {status}. What it printed says why.")
+
+
+def main():
+    arguments = parse_arguments()
+    peer, output = arguments.peer, arguments.output
+    languages = (arguments.source_lang, arguments.target_lang)
+    takes_text = peer in TAKES_TEXT
+    if not output.exists():
+        prepare(arguments.corpus, languages, output, takes_text)
+    run(arguments.python, TRAINING[peer], output, round(60 * arguments.minutes))
+    for name in TRANSLATED:
+        run(arguments.python, TRANSLATION[peer].format(name=name), output)
+        answers = (output / f"{name}.answer").read_text("utf-8").splitlines()
+        model = read_pieces(output)
+        texts = answers if takes_text else [model.decode(answer.split()) for answer in answers]
+        write_lines(output / f"{name}.text", texts)
+        references = [(arguments.corpus / f"{name}.{languages[1]}").read_text("utf-8").splitlines()]
+        for metric in (sacrebleu.BLEU(), sacrebleu.CHRF()):
+            print(f"{peer} {name}: {metric.corpus_score(texts, references)} {metric.get_signature()}")
+
+
+if __name__ == "__main__":
+    main()
