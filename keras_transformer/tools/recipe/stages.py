@@ -7,6 +7,7 @@ from typing import NamedTuple
 from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
+LITTLE_DROPOUT = "0.1"  # of a model alone, which has too few epochs to learn its corpus by heart
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
@@ -100,7 +101,10 @@ def in_one(build, sizes, name, preset, start, datasets, *flags):
     named += [f"files:{build.output / 'back_translate'}:{build.back_weight:.4f}"] if sizes.back else []
     words = ["--source_lang", build.source, "--target_lang", build.target, "--schedule", "linear"]
     words += ["--guided_alignment", GUIDED, *flags]
-    words += ["--init_from", str(build.output / start), "--tags", "none"] if sizes.both else []
+    if sizes.both:
+        words += ["--init_from", str(build.output / start), "--tags", "none"]
+    else:
+        words += ["--dropout_rate", LITTLE_DROPOUT]
     return training(build, name, preset, sizes.epochs, named, *words)
 
 

@@ -45,6 +45,7 @@ OPAQUE = [
     ("html", f"<p>MARCH 3: {LINK}</p>"),
     ("html", f"<p>HELLO {NAME} SEE {TAG_LINK} AND {LINK}, NOW</p>"),
     ("html", '<p>SEE <a href="https://a.org">a.org</a> OR <a href="x">OUR PAGE</a> <b>#one</b></p>'),
+    ("html", '<p>THIS PAGE: <a href="x">/text/guide/image_map.xhp</a> OR <b>src/a.b/Main.Cpp</b>, <i>AND/OR</i></p>'),
     ("html", "<p>ASK ann.b@c-d.org, mailto:x@y.de OR @bob@m.social (news.a.org/open/day). :open: AT 10:30:45 :+1:</p>"),
     ("html", '<img title="OPEN https://a.org/b?c=%s&amp;d NOW">'),
     ("markdown", "SEE [https://a.org/b](https://a.org/b), www.a.org/b_c_ OR @ann_b_ ON [@bob](x) :day: [#tag](y)\n"),
