@@ -10,14 +10,17 @@ All peers read the same 8,000 pieces of SentencePiece (BPE, joint), and have the
 embeddings, dropout .1, label smoothing .1, and batches of about 4,096 tokens. The files beside this one say the rest:
 each is the peer's own documented recipe, with a warm-up that fits a small corpus. A peer saves a checkpoint every 100
 updates, and is stopped when its minutes are over, or after 3,540 updates. Then it translates val and test with a beam
-of 4 from the last one. The same command again goes on from there.
+of 4 from the last one. The same command again goes on from there. The search of Marian 1.12 makes nonsense of models
+whose layers normalize first (docs/import.md). So such a model is imported, and translated here.
 """
 
 import argparse
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import sacrebleu
@@ -25,6 +28,7 @@ import sentencepiece
 import yaml
 
 HERE = Path(__file__).parent.absolute()
+ROOT = HERE.parents[1]
 VOCABULARY = 8000
 SETS = ("train", "val", "test")
 TRANSLATED = ("val", "test")
@@ -39,12 +43,13 @@ TRAINING = {
 }
 TRANSLATION = {
     "opennmt_tf": f"{OPENNMT} infer --features_file {{name}}.source --predictions_file {{name}}.answer",
-    "marian": f"{MARIAN} decode -m model/model.npz -v pieces.marian.yml pieces.marian.yml -i {{name}}.source"
-    " -o {name}.answer -b 4 -n 0.6 --cpu-threads 1 --mini-batch 32 --maxi-batch 100 --maxi-batch-sort src -w 1000"
-    " --max-length 256 --quiet",
     "joeynmt": f"-m joeynmt translate {HERE}/joeynmt.yaml < {{name}}.source > {{name}}.answer",
 }
-TAKES_TEXT = ("joeynmt",)  # the others take pieces
+IMPORT = (
+    "-m keras_transformer import {output}/model --source_lang {source} --target_lang {target} --model_dir {output}/run"
+)
+OURS = "-m keras_transformer translate --model_dir {output}/run --input {text} --output {output}/{name}.answer"
+DECODER = "models: [model.npz]\nvocabs: [vocab.yml, vocab.yml]\n"  # what Marian calls decoder.yml
 
 
 def parse_arguments():
@@ -59,7 +64,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def prepare(corpus, languages, output, takes_text):
+def prepare(corpus, languages, output, as_text):
     """Writes the corpus, as text or as pieces, and the vocabulary in the form of each peer."""
     (output / "model").mkdir(parents=True)
     texts = {
@@ -79,7 +84,7 @@ def prepare(corpus, languages, output, takes_text):
     )
     model = read_pieces(output)
     for (name, side), lines in texts.items():
-        written = lines if takes_text else [" ".join(model.encode(line, out_type=str)) for line in lines]
+        written = lines if as_text else [" ".join(model.encode(line, out_type=str)) for line in lines]
         write_lines(output / f"{name}.{side}", written)
     pieces = [model.id_to_piece(number) for number in range(len(SPECIAL), model.get_piece_size())]
     write_lines(output / "pieces.joeynmt", [*SPECIAL, *pieces])
@@ -110,19 +115,44 @@ def run(python, command, output, seconds=None):
         raise SystemExit(f"The peer ended with {status}. What it printed says why.")
 
 
+def translations(arguments, name):
+    """What a peer makes of val or test, a list of str."""
+    peer, output = arguments.peer, arguments.output.absolute()
+    if peer == "marian":
+        text = (arguments.corpus / f"{name}.{arguments.source_lang}").absolute()
+        run(Path(sys.executable), OURS.format(output=output, text=text, name=name), ROOT)
+    else:
+        run(arguments.python, TRANSLATION[peer].format(name=name), output)
+    answers = (output / f"{name}.answer").read_text("utf-8").splitlines()
+    return [read_pieces(output).decode(answer.split()) for answer in answers] if peer == "opennmt_tf" else answers
+
+
+def import_marian(arguments):
+    """Makes a run of the model that Marian has trained."""
+    output = arguments.output.absolute()
+    shutil.rmtree(output / "run", ignore_errors=True)
+    for name, made_of in {
+        "source.spm": "pieces.model",
+        "target.spm": "pieces.model",
+        "vocab.yml": "pieces.marian.yml",
+    }.items():
+        shutil.copy(output / made_of, output / "model" / name)
+    (output / "model" / "decoder.yml").write_text(DECODER, "utf-8")
+    codes = {"source": arguments.source_lang, "target": arguments.target_lang}
+    run(Path(sys.executable), IMPORT.format(output=output, **codes), ROOT)
+
+
 def main():
     arguments = parse_arguments()
     peer, output = arguments.peer, arguments.output
     languages = (arguments.source_lang, arguments.target_lang)
-    takes_text = peer in TAKES_TEXT
     if not output.exists():
-        prepare(arguments.corpus, languages, output, takes_text)
+        prepare(arguments.corpus, languages, output, as_text=peer == "joeynmt")
     run(arguments.python, TRAINING[peer], output, round(60 * arguments.minutes))
+    if peer == "marian":
+        import_marian(arguments)
     for name in TRANSLATED:
-        run(arguments.python, TRANSLATION[peer].format(name=name), output)
-        answers = (output / f"{name}.answer").read_text("utf-8").splitlines()
-        model = read_pieces(output)
-        texts = answers if takes_text else [model.decode(answer.split()) for answer in answers]
+        texts = translations(arguments, name)
         write_lines(output / f"{name}.text", texts)
         references = [(arguments.corpus / f"{name}.{languages[1]}").read_text("utf-8").splitlines()]
         for metric in (sacrebleu.BLEU(), sacrebleu.CHRF()):

@@ -103,6 +103,8 @@ def test_the_settings_of_the_trainings():
     same = {stages[name].tokenizer for name in ("second_both", "student_both")}
     assert same == {"builds/mine/both/tokenizer.model"}  # so that all of them translate together
     assert stages["second"].init_from == "builds/mine/second_both"
+    alone, _ = parse_training([*words_of(ALONE)["teacher"][0][1:]], "")
+    assert (alone.dropout_rate, stages["teacher"].dropout_rate) == (0.1, 0.3)  # few epochs learn nothing by heart
     corpora = ("prepare:0.5", "distil:0.5", "back_translate:0.2500")
     assert stages["student"].corpora == tuple(f"files:builds/mine/{corpus}" for corpus in corpora)
 
