@@ -9,9 +9,9 @@
 All peers read the same 8,000 pieces of SentencePiece (BPE, joint), and have the shape of --preset tiny, one matrix of
 embeddings, dropout .1, label smoothing .1, and batches of about 4,096 tokens. The files beside this one say the rest:
 each is the peer's own documented recipe, with a warm-up that fits a small corpus. A peer saves a checkpoint every 100
-updates, and is stopped when its minutes are over, or after 3,540 updates. Then it translates val and test with a beam
-of 4 from the last one. The same command again goes on from there. The search of Marian 1.12 makes nonsense of models
-whose layers normalize first (docs/import.md). So such a model is imported, and translated here.
+updates (JoeyNMT: 500), and is stopped when its minutes are over, or after 3,540 updates. Then it translates val and
+test with a beam of 4 from the last one. The same command again goes on from there. The search of Marian 1.12 makes
+nonsense of models whose layers normalize first (docs/import.md). So such a model is imported, and translated here.
 """
 
 import argparse
@@ -61,12 +61,17 @@ def parse_arguments():
     parser.add_argument("--target_lang", required=True)
     parser.add_argument("--output", type=Path, required=True, help="new directory of the peer's files")
     parser.add_argument("--minutes", type=float, default=40, help="processor minutes of the training")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    names = [f"{name}.{code}" for name in SETS for code in (arguments.source_lang, arguments.target_lang)]
+    for path in [arguments.python, *(arguments.corpus / name for name in names)]:
+        if not path.is_file():
+            parser.error(f"there is no file {path}")
+    return arguments
 
 
 def prepare(corpus, languages, output, as_text):
     """Writes the corpus, as text or as pieces, and the vocabulary in the form of each peer."""
-    (output / "model").mkdir(parents=True)
+    (output / "model").mkdir(parents=True, exist_ok=True)
     texts = {
         (name, side): (corpus / f"{name}.{language}").read_text("utf-8").splitlines()
         for name in SETS
@@ -146,7 +151,7 @@ def main():
     arguments = parse_arguments()
     peer, output = arguments.peer, arguments.output
     languages = (arguments.source_lang, arguments.target_lang)
-    if not output.exists():
+    if not (output / "pieces.marian.yml").exists():  # the last file of it
         prepare(arguments.corpus, languages, output, as_text=peer == "joeynmt")
     run(arguments.python, TRAINING[peer], output, round(60 * arguments.minutes))
     if peer == "marian":

@@ -78,8 +78,8 @@ class RunDirectory:
     def claimed(self):
         """A context in which the directory is reserved for this process, and the log is kept in it.
 
-        It makes the directory, and removes unfinished files of a process that was killed. A directory that it made
-        goes again if an error ends the context before the corpus is tokenised.
+        It makes the directory, and removes unfinished files of a process that was killed. If an error
+        ends the context before the corpus is tokenised, it also removes a directory that it made.
 
         Raises:
             CheckpointError: if another process has reserved it.
@@ -102,9 +102,9 @@ class RunDirectory:
             with _log_kept_in(self.log):
                 yield
         finally:
-            lock.release()
             if is_new and not self.tokens.exists() and not self.config.exists():
                 shutil.rmtree(self.path, ignore_errors=True)
+            lock.release()
 
     def corpus_identity(self):
         """The `Corpus.identity` that the run keeps; {} if the run keeps none.

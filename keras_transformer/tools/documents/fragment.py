@@ -35,7 +35,7 @@ _OPAQUE = (
 )
 _ADDRESS, _WORD, _SIGNS = regex.compile(_OPAQUE), re.compile(r"\S+"), ("@", "/", ":", "www.")
 # What stays between two tags, such as those of a link. There, #tags, sites, and names and paths of files are no text.
-_PATH = r"(?:\.{0,2}/)?(?:[^\s/]+/)+[^\s/]*\.[\p{L}\p{N}]+"
+_PATH = r"(?:\.{0,2}/)?(?:[^\s/]+/)+[^\s/]*\.[A-Za-z0-9]+"
 _ADDRESS_IN_TAGS = regex.compile(rf"{_OPAQUE}|[A-Za-z][A-Za-z0-9+.\-]+://\S+|[#@]\S+|{_SITE}(?:[/?#:]\S*)?|{_PATH}")
 MOST_IN_ADDRESS = 50  # tags and texts
 

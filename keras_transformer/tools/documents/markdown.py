@@ -23,7 +23,7 @@ KEPT = re.compile(
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")
-LAST_BREAK = re.compile(r"(?<!\\)((?:\\\\)*)\\\Z")  # a hard break before a mark that has its own line: no text
+LAST_BREAK = re.compile(r"(?<!\\)((?:\\\\)*)\\\Z")  # a hard break; the mark behind it has a line of its own
 RULES = "newline escape backticks strikethrough emphasis link image autolink html_inline entity".split()
 
 

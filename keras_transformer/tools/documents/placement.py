@@ -158,8 +158,7 @@ def _fit(element, alignment):
 def _best_span(element, fit, free, alignment):
     """The span of free tokens that comes most from inside and least from outside: (start, end, its gain).
 
-    The signs behind it that belong to its last word are a part of it. A stop at its end is none, if its source ends
-    without one.
+    The signs behind it that belong to its last word are a part of it. If its source ends without a stop, it does, too.
     """
     if not free:
         return 0, 0, -np.inf
@@ -185,7 +184,10 @@ def _best_span(element, fit, free, alignment):
 
 
 def _enclosed(start, end, free, inside, alignment):
-    """A span without quotes and brackets at its edges that are not its own, and with a free bracket beside it that is.
+    """Moves the edges of a span to its own quotes and brackets.
+
+    It drops quotes and brackets at its edges if its source has none. If its source has brackets, it takes the partner
+    of a bracket inside, or drops a bracket at its edge that has no partner.
 
     Args:
         start, end: the span.
@@ -274,9 +276,10 @@ def _attached(text, tokens, source_words):
 
 
 def _of_whole_words(weights, layout, source_tokens, target, target_tokens):
-    """The weights, the same for all tokens of a word that tags do not divide: float (T, S).
+    """Gives all tokens of a word the same weights: float (T, S).
 
-    Words that are written as one, and that tags divide in the source, keep their order: <b>Ctrl</b><b>Shift</b>.
+    Tags may divide two words of the source that are written as one: <b>Ctrl</b><b>Shift</b>. Then the words of the
+    translation that are written as one come from them, in the same order.
     """
     edges, divided = _edges(layout.root), []
     for run in _runs(layout.text, source_tokens):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
-LITTLE_DROPOUT = "0.1"  # of a model alone, which has too few epochs to learn its corpus by heart
+LITTLE_DROPOUT = "0.1"  # of a model that trains alone: in few epochs, it does not learn its corpus by heart
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
