@@ -7,7 +7,9 @@ from typing import NamedTuple
 from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
-LITTLE_DROPOUT = "0.1"  # of a model that trains alone: in few epochs, it does not learn its corpus by heart
+# Dropout rates, each with the most epochs that it is for: in few epochs, a model does not learn its corpus by heart.
+# Above the last, the preset's.
+LITTLE_DROPOUT = ((30, "0.1"), (60, "0.2"))
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
@@ -83,8 +85,13 @@ def prepare(build, sizes):
 def training(build, name, preset, epochs, datasets, *flags):
     """A training, which scores the validation set alone: no choice rests on the test set."""
     words = ["train", *(word for dataset in datasets for word in ("--dataset", dataset)), *flags]
-    words += ["--preset", preset, "--epochs", str(epochs), "--score_test", "false"]
+    words += ["--preset", preset, "--epochs", str(epochs), *dropout(epochs), "--score_test", "false"]
     return [Command((*words, "--seed", str(build.seed), "--model_dir", str(build.output / name)))]
+
+
+def dropout(epochs):
+    """The flags for the dropout of so many epochs, a list of str: [] for that of the preset."""
+    return next((["--dropout_rate", rate] for most, rate in LITTLE_DROPOUT if epochs <= most), [])
 
 
 def in_both(build, sizes, name, preset, *flags):
@@ -103,8 +110,6 @@ def in_one(build, sizes, name, preset, start, datasets, *flags):
     words += ["--guided_alignment", GUIDED, *flags]
     if sizes.both:
         words += ["--init_from", str(build.output / start), "--tags", "none"]
-    else:
-        words += ["--dropout_rate", LITTLE_DROPOUT]
     return training(build, name, preset, sizes.epochs, named, *words)
 
 
