@@ -1,6 +1,6 @@
 """Are tags where people put them? Paragraphs with the same inline tags in the source and in a human translation.
 
-    python -m benchmarks.tags --model_dir runs/help-en-de --tags ../shared/data/libreoffice-help/en-de/tags.tsv
+    python -m benchmarks.tags --model_dir runs/help-en-de --tags DIR/tags.tsv
 
 Every line of the file has a paragraph, a tab, and its translation, both with tags (HTML). The run reads both without
 tags: the human translation is forced. Then the tags of the source are placed by the alignment of the run, as in

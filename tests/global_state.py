@@ -1,17 +1,11 @@
 """The state that all code of a process shares, to be compared before and after a call of the library."""
 
-import decimal
-import faulthandler
 import gc
-import locale
 import logging
 import os
 import random
 import signal
-import socket
 import sys
-import tempfile
-import threading
 import warnings
 
 import keras
@@ -36,30 +30,21 @@ def changes(before, after):
 
 
 def _of_python():
-    umask = os.umask(0)
-    os.umask(umask)
     loggers = {name: logging.getLogger(name) for name in LOGGERS}
     return {
         "random": random.getstate(),
         "environment": dict(os.environ),
         "current directory": os.getcwd(),
-        "system": (list(sys.path), list(sys.argv), sys.getrecursionlimit(), sys.gettrace(), sys.getprofile()),
-        "display hooks": (sys.displayhook, sys.excepthook, sys.unraisablehook, threading.excepthook),
+        "system": (list(sys.path), list(sys.argv), sys.getrecursionlimit(), sys.excepthook, sys.displayhook),
         "streams": (sys.stdin, sys.stdout, sys.stderr),
         "warnings": (list(warnings.filters), warnings.showwarning),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "decimal": repr(decimal.getcontext()),
         "garbage collector": (gc.isenabled(), gc.get_threshold()),
-        "timeout of sockets": socket.getdefaulttimeout(),
-        "directory of temporary files": tempfile.tempdir,
-        "faulthandler": faulthandler.is_enabled(),
-        "umask and affinity": (umask, os.sched_getaffinity(0)),
+        "affinity": os.sched_getaffinity(0),
         "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
         "loggers": {
             name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
             for name, logger in loggers.items()
         },
-        "logging": (logging.root.manager.disable, logging.raiseExceptions, logging.getLoggerClass()),
     }
 
 

@@ -59,29 +59,17 @@ def attention_weights(q, k, mask):
     return softmax(np.where(mask, scores, -np.inf))
 
 
-def weights_of_heads(weights, x, memory, num_heads, mask):
-    """What the heads of `multi_head_attention` attend to. x (B, T, D), memory (B, S, D) -> (B, H, T, S)."""
-    d_k = x.shape[2] // num_heads
-    found = np.zeros((x.shape[0], num_heads, x.shape[1], memory.shape[1]))
-    mask = np.broadcast_to(mask, found.shape)
-    for b, h in np.ndindex(found.shape[:2]):
-        head = slice(h * d_k, (h + 1) * d_k)
-        q, k = columns(weights, "query", x[b], head), columns(weights, "key", memory[b], head)
-        found[b, h] = attention_weights(q, k, mask[b, h])
-    return found
-
-
-def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False):
+def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False, seen=None):
     """3.2.2. x (B, T, D), memory (B, S, D) -> (B, T, D).
 
     Fewer columns of keys and values than of queries mean that heads in a row share them (Ainslie et al. 2023). Tables
-    of distances mean relative positions.
+    of distances mean relative positions. To `seen`, what the heads attend to is appended, (B, H, T, S).
     """
     d_k = weights["query/kernel"].shape[1] // num_heads
     d_v = len(weights["output/kernel"]) // num_heads
     heads_per_group = weights["query/kernel"].shape[1] // weights["key/kernel"].shape[1]
     mask = np.broadcast_to(mask, (x.shape[0], num_heads, x.shape[1], memory.shape[1]))
-    output = np.zeros(x.shape)
+    output, attended = np.zeros(x.shape), np.zeros(mask.shape)
     for b in range(x.shape[0]):
         heads = []
         for h in range(num_heads):
@@ -94,8 +82,11 @@ def multi_head_attention(weights, x, memory, num_heads, mask=True, rotary=False)
                 heads.append(relative_attention(q, k, v, mask[b, h], *tables))
             else:
                 q, k = (turned(q), turned(k)) if rotary else (q, k)
-                heads.append(attention_weights(q, k, mask[b, h]) @ v)
+                attended[b, h] = attention_weights(q, k, mask[b, h])
+                heads.append(attended[b, h] @ v)
         output[b] = columns(weights, "output", np.concatenate(heads, axis=1))
+    if seen is not None:
+        seen.append(attended)
     return output
 
 
@@ -179,17 +170,14 @@ def ssru(weights, x):
 
 
 def decoder_layer(weights, x, memory, num_heads, residual, mask, source_mask, rotary, seen):
-    """3.1. residual: `post_norm` or `pre_norm`; to `seen`, `weights_of_heads` on memory are appended."""
+    """3.1. residual: `post_norm` or `pre_norm`; to `seen`, what the heads attend to in memory is appended."""
 
     def self_attention(h):
         own = part(weights, "self_attention")
         return ssru(own, h) if "gate/kernel" in own else multi_head_attention(own, h, h, num_heads, mask, rotary)
 
     def cross_attention(h):
-        arguments = part(weights, "cross_attention"), h, memory, num_heads, source_mask
-        if seen is not None:
-            seen.append(weights_of_heads(*arguments))
-        return multi_head_attention(*arguments)
+        return multi_head_attention(part(weights, "cross_attention"), h, memory, num_heads, source_mask, seen=seen)
 
     x = residual(part(weights, "self_attention_residual"), x, self_attention)
     x = residual(part(weights, "cross_attention_residual"), x, cross_attention)

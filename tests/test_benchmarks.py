@@ -5,14 +5,13 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import word_links
-from tests import tiny
+from tests import tiny, warm_start
 
 ROOT = Path(__file__).parents[1]
 OF_TRAINING = {**tiny.SIZES, "d_key": 12, "vocabulary_size": tiny.VOCABULARY, "max_length": 31, "batch_tokens": 401}
@@ -136,7 +135,7 @@ def places(tmp_path_factory):
 
 def run(warm, *arguments, script=None):
     """What a program prints that runs as a fork of the process of `warm`."""
-    program = [sys.executable, "-S", "tests/warm_start.py", "run", str(warm), *map(str, arguments)]
+    program = [*warm_start.command(warm), *map(str, arguments)]
     ran = subprocess.run(program, cwd=ROOT, input=script, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

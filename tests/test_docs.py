@@ -8,6 +8,8 @@ import contextlib
 import functools
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from tests.test_scripts import made_by_programs
 
 ROOT = Path(__file__).parents[1]
 WARM_START = ROOT / "tests/warm_start.py"
@@ -25,9 +28,10 @@ PAGES = [*GUIDE, "serving/README.md", "README.md"]
 
 # What stands before the blocks. Programs that need an installation, a browser or hours do nothing; servers run in the
 # background; a training without a corpus takes the tiny one. A sweep lists its runs. A command that has trained,
-# exported or evaluated for an earlier page is not run again. Of a recipe, of a training or export that no other command
-# needs, and of all trainings and evaluations for figures (of DIR), the flags are checked, and no more. Programs run as
-# forks of a process that has imported TensorFlow: see warm_start.py.
+# exported or evaluated for an earlier page is not run again, and one local server serves all pages. Of a recipe, of a
+# training or export that no other command needs or that the fixture `desk` brings, and of all trainings and evaluations
+# for figures (of DIR), the flags are checked, and no more. Programs run as forks of a process that has imported
+# TensorFlow: see warm_start.py.
 PRELUDE = """
 set -euo pipefail
 pip() { :; }
@@ -43,7 +47,8 @@ parsed() {  # PROGRAM FLAGS
 }
 is_parsed() {  # FLAGS
   [[ "$*" != *--dry_run* ]] || return 1
-  [[ "$PARSED" || "$*" = *--config* || "$*" = *" files:DIR"* ]] || grep -qE "_dir ($NAMED_ONCE)( |$)" <<<"$*"
+  local made="train.py .*runs/mine|export_dir exports/(mine|quickstart)|_dir ($NAMED_ONCE)"
+  [[ "$PARSED" || "$*" = *--config* || "$*" = *" files:DIR"* ]] || grep -qE "($made)( |$)" <<<"$*"
 }
 warm() { command python -S "$WARM_START" run "$WARM" "$@"; }
 python() {
@@ -53,8 +58,11 @@ python() {
   case "$*" in
     "-m pytest"* | "-m sphinx"* | "-m benchmarks"*) ;;
     "-m serving.server"*)
-      command python "${words[@]}" --port $GRPC --rest_api_port $REST >server.txt 2>&1 &
-      trap 'kill $(jobs -p)' EXIT
+      if [[ ! -e server.pid ]]; then
+        command python "${words[@]}" --port $GRPC --rest_api_port $REST >server.txt 2>&1 &
+        echo $! >server.pid
+        disown
+      fi
       for _ in {1..120}; do
         curl -s localhost:8501/v1/models/translator | grep -q AVAILABLE && return
         sleep 1
@@ -63,6 +71,7 @@ python() {
       return 1 ;;
     "-m serving.gateway"* | "-m keras_transformer gateway"*)
       command python "${words[@]}" --port 0 2>gateway.txt &
+      trap 'kill $(jobs -p)' EXIT
       for _ in {1..60}; do
         GATEWAY=$(grep -oE '127.0.0.1:[0-9]+' gateway.txt | cut -d : -f 2 || true)
         [[ "$GATEWAY" ]] && return
@@ -144,9 +153,15 @@ def pair_of_ports():
             return f"{first}..{int(first) + 1}"
 
 
+@functools.cache
+def ports_of(server):
+    """REST and GRPC of the local server of a directory, and PAIR for the workers of a training."""
+    return {**dict(zip(("REST", "GRPC"), free_ports(2), strict=True)), "PAIR": pair_of_ports()}
+
+
 def run(script, directory, warm, is_parsed=False):
     """Runs a script; returns its status and what it printed. `warm` is the socket of warm_start.py."""
-    ports = dict(zip(("REST", "GRPC"), free_ports(2), strict=True), PAIR=pair_of_ports())
+    ports = ports_of(directory)
     for name in ("REST", "GRPC"):  # in Python, which the functions of the shell do not see
         script = re.sub(r"(?<=localhost:)" + {"REST": "8501", "GRPC": "8500"}[name] + r'(?=")', ports[name], script)
     flags = {name: f"--{name} {value}" for name, value in SHORT.items()}
@@ -166,14 +181,17 @@ def run(script, directory, warm, is_parsed=False):
 def desk(tmp_path_factory, warm):
     """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports.
 
-    exports/quickstart is there as well, so the command that makes it counts as run: .ci/run does what README.md does.
+    exports/quickstart is there as well: .ci/run does what README.md does.
     """
-    directory = tmp_path_factory.mktemp("desk")
+    directory, made = tmp_path_factory.mktemp("desk"), made_by_programs(warm)
     for path in ROOT.iterdir():
         if not path.name.startswith(".") and path.name not in ("runs", "exports", "data", "build"):
             (directory / path.name).symlink_to(path)
-    (directory / "data").mkdir()
-    corpus = tiny.write_corpus(directory / "data/mine")
+    copies = {"data/mine": "corpus", "runs/mine": "run", "runs/multi30k": "run"}
+    copies |= {"exports/mine": "export", "exports/quickstart": "export"}
+    for name, original in copies.items():
+        shutil.copytree(made / original, directory / name)
+    corpus = directory / "data/mine"
     (directory / "DIR").symlink_to(corpus)
     tiny.write_corpus(directory / "data/talks", train=53)
     (directory / "data/news.en").write_text("one two\n\nthree\n" * 5, encoding="utf-8")
@@ -183,18 +201,9 @@ def desk(tmp_path_factory, warm):
         with tarfile.open(ROOT / f"tests/tools/importing/{fixture}.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         (directory / fixture).rename(directory / name)
-    done = run(
-        PRELUDE + "python train.py --dataset files:data/mine --source_lang en --target_lang de --preset tiny "
-        "--model_dir runs/mine\n"
-        "python export.py --model_dir runs/mine --export_dir exports/mine\ncp -r exports/mine exports/quickstart\n"
-        "echo export.py --model_dir runs/quickstart --export_dir exports/quickstart >>$RAN\n"
-        "cp -r runs/mine runs/multi30k; sed -i s,runs/mine,runs/multi30k, runs/multi30k/config.yaml\n"
-        "sed -i s,files:data/mine,files:DIR, runs/multi30k/config.yaml\n",
-        directory,
-        warm,
-    )
-    assert done.returncode == 0, done.stdout
-    return directory
+    yield directory
+    with contextlib.suppress(FileNotFoundError):  # no page has started the server
+        os.kill(int((directory / "server.pid").read_text()), signal.SIGTERM)
 
 
 WITH_BLOCKS = [page for page in PAGES if "```" in (ROOT / page).read_text(encoding="utf-8")]
@@ -214,11 +223,13 @@ def test_every_block_of_a_page_runs_and_prints_what_it_shows(page, desk, warm):
 @pytest.mark.slow
 def test_a_block_that_fails_fails_its_page(desk, warm):
     """So that the test above means something."""
-    for block in ("```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```", "```python\n1 / 0\n```"):
-        assert run(script_of(block), desk, warm).returncode != 0
-    for command in ("train.py --preset tiny --bogus 3", "evaluate.py --model_dir runs/mine --bogus 3"):
-        block = f"```bash\npython {command}\ntrue\n```"
-        assert run(script_of(block), desk, warm, is_parsed=True).returncode != 0
+    failing = {
+        "```bash\npython translate.py --model_dir nowhere < new.en\ntrue\n```": False,
+        "```bash\npython train.py --preset tiny --bogus 3\ntrue\n```": True,  # flags alone
+        "```python\n1 / 0\n```": False,
+    }
+    for block, is_parsed in failing.items():
+        assert run(script_of(block), desk, warm, is_parsed).returncode != 0
 
 
 def test_every_block_is_of_a_kind_that_runs_and_the_readme_shows_how_to_train_translate_and_export():

@@ -51,20 +51,16 @@ def test_a_run_translates_as_it_did_and_its_settings_are_a_file_for_the_next_one
         assert parse_config(["--config", str(path)], "text") == Config.load(path)
 
 
-def test_a_saved_model_translates_as_it_did(before):
-    assert kt.load(before / "saved_model").translate(lines(before / "text.en")) == lines(before / "finished.de")
+def test_an_export_translates_as_it_did(before):
+    from keras_transformer.tools.engines.translate_litert import LiteRTTranslator  # here: a tool can be deleted
+
+    for translator in (kt.load(before / "saved_model"), LiteRTTranslator(before / "litert")):
+        assert translator.translate(lines(before / "text.en")) == lines(before / "finished.de")
 
 
 def test_a_saved_model_with_two_tokenizers_of_one_name_translates_as_its_run_did(tmp_path):
     two = unpacked("467dcb2.tar.xz", tmp_path)
     assert kt.load(two / "saved_model").translate(lines(two / "text.en")) == lines(two / "expected.de")
-
-
-def test_a_litert_model_translates_as_it_did(before):
-    from keras_transformer.tools.engines.translate_litert import LiteRTTranslator  # here: a tool can be deleted
-
-    translator = LiteRTTranslator(before / "litert")
-    assert translator.translate(lines(before / "text.en")) == lines(before / "finished.de")
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"
 MOST_BYTES = 300_000
 TRAINING = 'preset="quickstart"'
-SHORT = f"{TRAINING}, max_steps=13, validation_sentences=11, max_length=17, vocabulary_size=600"
-SHORT += ", d_model=32, num_heads=2, d_ff=64, num_layers=1"
+SHORT = f"{TRAINING}, max_steps=13, validation_sentences=3, max_length=17, vocabulary_size=600"
+SHORT += ", d_model=32, num_heads=2, d_ff=64, num_layers=1, beam_size=1"
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'(=])(?:/\w|[A-Za-z]:\\)", re.MULTILINE)
 BAR = re.compile(r"[^\r\n]*%\|[^\r\n]*[\r\n]*")  # of progress, in one of its states
 NOISE = re.compile(r"warning|deprecat|absl|cuda|onednn|traceback|/site-packages/", re.IGNORECASE)
@@ -78,7 +78,7 @@ def test_the_notebook_runs(tmp_path):
     assert (tmp_path / "exports" / "quickstart" / "1" / "saved_model.pb").exists()
 
 
-def test_the_notebook_is_small_and_shows_the_outputs_of_one_run_from_its_start():
+def test_the_notebook_is_small_and_shows_the_outputs_of_one_run_without_lines_of_libraries_and_paths_of_a_machine():
     assert NOTEBOOK.stat().st_size < MOST_BYTES
     cells = code_cells(read())
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
@@ -86,14 +86,8 @@ def test_the_notebook_is_small_and_shows_the_outputs_of_one_run_from_its_start()
     said = "\n".join(map(texts_of, cells))
     assert "epoch 6/6" in said and "3. März 2026" in said
     assert float(re.search(r"^BLEU (\d+\.\d) \(nrefs:1\|", said, re.MULTILINE)[1]) > 90
-
-
-def test_the_outputs_have_no_path_of_a_machine_and_no_lines_of_libraries():
-    assert all(ABSOLUTE_PATH.search(text) for text in ("in /home/me/a", "/tmp/x", "='/opt/a'", r"C:\a"))
-    assert not ABSOLUTE_PATH.search("1/2 runs/quickstart km/h")
-    for cell in code_cells(read()):
-        assert not [output for output in cell.outputs if output.get("name") == "stderr"]
-        assert not ABSOLUTE_PATH.search(texts_of(cell)) and not NOISE.search(texts_of(cell)), texts_of(cell)
+    assert not [output for cell in cells for output in cell.outputs if output.get("name") == "stderr"]
+    assert not ABSOLUTE_PATH.search(said) and not NOISE.search(said), said
 
 
 SHOWN = re.compile(r'^echo "(.+)" \| python translate\.py.*\n(?:# |```\n\n~~~text\n)(.+)$', re.MULTILINE)

@@ -26,11 +26,16 @@ from tests.serving.live import HOST, ask, free_port, wait_for
 
 ROOT = Path(__file__).parents[1]
 SERVING = {"extra": "serving"}
-FIRST_RELEASE = "## 0.1.0"
-MOST_LINES_OF_A_RELEASE = 60
 CLASSES = (kt.Config, kt.Run, kt.SavedModelTranslator, kt.Tokenizer, kt.Translator)
-# Enough for a run with an export. Few sentences are translated: a model that has learned nothing makes long ones.
-SHORT = {"max_steps": 2, "validation_sentences": 3, "max_length": 17, "beam_size": 1, "num_layers": 1}
+# One process, as each imports TensorFlow. The export is proven: it translates as the run does.
+WORK = """
+import keras_transformer as kt
+assert kt.open_corpus("cldr:en-de").train
+pairs = [("one two", "eins zwei"), ("two three", "zwei drei"), ("three one", "drei eins")] * 20
+sizes = {"vocabulary_size": 300, "max_length": 17, "num_layers": 1, "d_model": 26, "num_heads": 2, "d_ff": 17}
+run = kt.train(pairs, max_steps=2, validation=pairs[:3], beam_size=1, model_dir="runs/wheel", **sizes)
+print(run.export("exports/wheel"))
+"""
 
 
 def read(name):
@@ -60,10 +65,6 @@ def without_annotation(function):
 
 
 def test_every_public_function_has_the_types_of_its_parameters_and_of_its_result():
-    def half(a, b: int, **c):
-        """Lacks three types."""
-
-    assert without_annotation(half) == ["a", "c", "return"]
     functions = public_functions()
     assert {"train", "rerank", "process.share_cores", "Run.export", "Translator.translate"} <= functions.keys()
     lacking = {name: without_annotation(function) for name, function in functions.items()}
@@ -85,22 +86,10 @@ def test_a_type_checker_finds_each_name_where_the_library_imports_it_from():
     }
 
 
-def test_the_version_and_its_day_stand_in_the_changelog_and_a_release_is_read_in_two_minutes():
+def test_the_version_and_its_day_stand_in_the_changelog():
     changes, citation = read("CHANGELOG.md"), yaml.safe_load(read("CITATION.cff"))
     newest = re.findall(r"^## (\S+) - (\S+)$", changes, re.MULTILINE)[0]
     assert newest == (kt.__version__, citation["date-released"]) and citation["version"] == kt.__version__
-    unreleased, *releases = re.split(r"^## ", changes.partition(FIRST_RELEASE)[0], flags=re.MULTILINE)[1:]
-    assert unreleased.startswith("Unreleased\n") and releases
-    for release in releases:
-        assert len(release.strip().splitlines()) <= MOST_LINES_OF_A_RELEASE
-        kinds = re.findall(r"^### (.+)$", release, re.MULTILINE)
-        assert kinds == [kind for kind in ("Added", "Changed", "Fixed", "Removed") if kind in kinds]
-
-
-def test_the_hooks_lint_as_ci_does():
-    (repository,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
-    hooks = {hook["entry"] for hook in repository["hooks"]}
-    assert hooks == set(re.findall("  (ruff [a-z]+)", read(".ci/run"))) == {"ruff check", "ruff format"}
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +102,21 @@ def built(tmp_path_factory):
     return sdist, wheel
 
 
-def run(command, directory, **options):
+def run(command, directory):
     """Runs a command as a user does who has nothing of this project on the path."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 500}
-    return subprocess.run([*map(str, command)], cwd=directory, env=environment, **{**how, **options})
+    return subprocess.run([*map(str, command)], cwd=directory, env=environment, **how)
 
 
 @pytest.mark.slow
-def test_the_sdist_has_every_file_of_the_project(built):
+def test_the_sdist_has_every_file_of_the_project_and_the_wheel_every_file_that_a_program_opens(built):
     listed = run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], ROOT)
     tracked = {*listed.stdout.splitlines()}
     with tarfile.open(built[0]) as archive:
         files = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert len(tracked) > 500 and tracked - files == set()
     assert files - tracked == {"PKG-INFO"}
-
-
-@pytest.mark.slow
-def test_the_wheel_has_every_file_that_a_program_opens(built):
     paths = [path for folder in ("keras_transformer", "serving") for path in (ROOT / folder).rglob("*")]
     paths = [path.relative_to(ROOT) for path in paths if path.is_file() and "__pycache__" not in path.parts]
     # Of serving/, an operator takes the rest from the sdist.
@@ -145,9 +130,9 @@ def test_the_wheel_has_every_file_that_a_program_opens(built):
 def test_the_wheel_trains_exports_translates_and_serves_where_the_project_is_not(built, tmp_path):
     """The installed packages are lent to its environment, without all that it does not ask for."""
     desk, wheel = tmp_path, built[1]
-    venv.create(desk / "venv", with_pip=True)
+    venv.create(desk / "venv")
     python, program = desk / "venv/bin/python", desk / "venv/bin/keras-transformer"
-    installed = run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], desk)
+    installed = run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel], desk)
     assert installed.returncode == 0, installed.stdout
     (home,) = desk.glob("venv/lib/python*/site-packages")
     (found,) = metadata.distributions(name="keras-transformer", path=[home])
@@ -156,17 +141,9 @@ def test_the_wheel_trains_exports_translates_and_serves_where_the_project_is_not
     (home / "sitecustomize.py").write_text(f"MISSING = {missing}{WITHOUT}")
     (home / "others.pth").write_text(sysconfig.get_path("purelib"))
 
-    def done(*words, **options):
-        finished = run([program, *words], desk, **options)
-        assert finished.returncode == 0, finished.stdout
-        return finished.stdout
-
-    settings = [word for name, value in SHORT.items() for word in (f"--{name}", value)]
-    assert "keras-transformer translate --model_dir runs/wheel" in done("train", "--model_dir", "runs/wheel", *settings)
-    assert "exports/wheel/1" in done("export", "--model_dir", "runs/wheel", "--export_dir", "exports/wheel")
-    lines = "March 3, 2026\n\n5 kilometers\n"
-    assert len(done("translate", "--saved_model", "exports/wheel", input=lines).splitlines()) == 3
-    assert "--backend" in done("gateway", "--help")
+    for command, said in (([python, "-c", WORK], "exports/wheel/1"), ([program, "gateway", "--help"], "--backend")):
+        done = run(command, desk)
+        assert done.returncode == 0 and said in done.stdout, done.stdout
     rest, grpc = free_port(), free_port()
     server = [python, "-m", "serving.server", "--model_base_path", "exports/wheel", "--model_name=t"]
     server += [f"--port={grpc}", f"--rest_api_port={rest}"]

@@ -1,6 +1,5 @@
 """What stands in one place: a line more in the table of settings or presets, and everything else follows."""
 
-import dataclasses
 import functools
 import importlib
 import sys
@@ -11,20 +10,9 @@ import pytest
 
 from keras_transformer import config, presets, settings
 from keras_transformer.cli import train
-from keras_transformer.config import Config
 from keras_transformer.errors import ConfigError
-from keras_transformer.presets import PRESETS
 
 FOLLOWING = (presets, settings, config, train)  # the modules that a line more changes
-
-
-def test_a_preset_names_settings_only_that_it_changes_and_the_recurrent_ones_differ_in_their_cells_only():
-    defaults = {field.name: field.default for field in dataclasses.fields(Config)}
-    same = {setting for preset in PRESETS.values() for setting, value in preset.items() if defaults[setting] == value}
-    assert same <= {"d_model", "d_ff", "num_heads", "num_layers", "dropout_rate", "average_epochs"}  # said all the same
-    rnn, lstm, gru = ({**PRESETS[name], "architecture": None} for name in ("rnn", "lstm", "gru"))
-    assert rnn == lstm == gru
-    assert [PRESETS[name]["architecture"] for name in ("rnn", "lstm", "gru")] == ["rnn", "lstm", "gru"]
 
 
 class Edited:
@@ -85,9 +73,9 @@ SETTING = """\
 """
 
 
-def test_a_setting_is_added_in_one_place(edited, capsys, tmp_path):
+def test_a_setting_is_added_in_one_place_and_what_it_needs_and_excludes_is_checked(edited, capsys, tmp_path):
     new = edited(settings, SETTING, "    dropout_rate: float")
-    some = {"positions": "rotary", "d_key": 22, "warmth": 5}
+    some, rotary = {"positions": "rotary", "d_key": 22, "warmth": 5}, "--positions=rotary --d_key=22"
     config = new.parse(*(f"--{name}={value}" for name, value in some.items()))
     assert config.warmth == 5 and config == new.config.Config(**some)
     assert "--warmth INT How warm it is. (default: 7)" in new.help(capsys)
@@ -97,11 +85,6 @@ def test_a_setting_is_added_in_one_place(edited, capsys, tmp_path):
     assert new.config.configure(init_from=str(tmp_path)).warmth == 5  # of the model, which the new run continues
     assert "warmth" in new.config.settings_of_model(config) and "How warm it is" in new.config.Config.__doc__
     assert "warmth" not in new.config.settings_of_model(new.config.Config())  # where it has no effect
-
-
-def test_what_a_new_setting_needs_and_excludes_is_checked(edited):
-    new = edited(settings, SETTING, "    dropout_rate: float")
-    rotary = "--positions=rotary --d_key=22"
     for flags, message in {
         f"{rotary} --warmth=2": "must be between 3 and 11. Received: warmth=2",
         "--positions=rotary --warmth=5": "needs `d_key`. Received: warmth=5",

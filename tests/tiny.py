@@ -217,6 +217,7 @@ def write_run(path, corpus):
     return run
 
 
+@functools.cache
 def beam_translator():
     """A `Translator` of `trained_transformer` with beam search."""
     return Translator(trained_transformer(), tokenizer(), beam_size=3, max_length=31)
@@ -238,8 +239,11 @@ def _write_saved_model(path):
         compact(directory)
         shutil.copytree(directory, path / "compacted")
 
-    with unittest.mock.patch.object(module, "compact_saved_model", keep_and_compact):
-        texts = ["one two three", "ten", "five five zero nine"]
+    texts = ["one two three", "ten", "five five zero nine"]
+    with (
+        unittest.mock.patch.object(module, "compact_saved_model", keep_and_compact),
+        unittest.mock.patch.object(module, "replay"),  # slow; tests/export/test_saved_model.py runs every signature
+    ):
         export_version(module.SavedModelExport(beam_translator()), path / "exports", sentences=texts)
 
 

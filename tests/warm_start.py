@@ -3,10 +3,12 @@
     python tests/warm_start.py serve SOCKET          waits for programs until its input ends; says so in a line
     python -S tests/warm_start.py run SOCKET PROGRAM ...    has the same input, output, directory and status as PROGRAM
 
-For the pages and the benchmarks, which start dozens of programs. That a program starts by itself is a promise of
-tests/test_scripts.py.
+It passes Ctrl-C and SIGTERM on to PROGRAM. If it is killed, PROGRAM is killed as well.
+
+For tests that start dozens of programs. That a program starts by itself is a promise of tests/test_scripts.py.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -15,8 +17,15 @@ import select
 import signal
 import socket
 import sys
+import tempfile
+import threading
 
 FAILED = 1
+
+
+def command(path):
+    """The words of a command that runs the program behind them; `path` is the fixture `warm`."""
+    return [sys.executable, "-S", __file__, "run", str(path)]
 
 
 def serve(path):
@@ -50,11 +59,21 @@ def become(connection):
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # that of the environment counts
+    threading.Thread(target=obey, args=[connection], daemon=True).start()
     status = status_of(request["arguments"])
+    atexit._run_exitfuncs()  # what the program has registered for its end; Python's own end takes longer
     sys.stdout.flush()
     sys.stderr.flush()
     connection.sendall(bytes([status]))
-    sys.exit()  # runs what the program has registered for its end
+    os._exit(status)
+
+
+def obey(connection):
+    """Sends this process the signals that `run` passes on, and ends it when `run` is gone."""
+    while number := connection.recv(1):
+        os.kill(os.getpid(), ord(number))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def status_of(arguments):
@@ -88,6 +107,8 @@ def run(path, arguments):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
         return (connection.recv(1) or [FAILED])[0]
 
 

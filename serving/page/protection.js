@@ -38,11 +38,14 @@ const symbol =
 const symbolOrWord = "[mghslLWVBbJ]|Pa|bit|min";
 const wordFollows = String.raw`\s*["'(\[\{“”„‟«»‘’‚‹›¿¡]*[\p{L}\p{N}_]`;
 const quantity =
-  String.raw`(?<!${letter}|[.,])[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)` +
+  String.raw`(?<!${letter}|[.,]|\p{Nd}:)[\-+−]?${number}(?:\s?(?:[%‰€$£¥]|°[CF]?)` +
   String.raw`|(?:[ap]m|[ \u00a0\u202f]?(?:${symbol})|[\u00a0\u202f]?(?:${symbolOrWord}))(?!${letter})` +
   String.raw`|[ ](?:${symbolOrWord})(?!${letter}|${wordFollows}))` +
   String.raw`|(?:[€$£¥]|(?<!${letter})(?:${currency}))\s?${number}(?!${letter})`;
-const fixed = [code, url, email, variable].join("|");
+const option = String.raw`(?<!${letter}|-)--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?!${letter}|-)`; // of a program: --headless
+const cell = String.raw`\$?[A-Z]{1,3}\$?[0-9]{1,7}`;
+const cells = `(?<!${letter}|[$:])${cell}:${cell}(?!${letter}|:)`; // of a spreadsheet: A1:B6
+const fixed = [code, url, email, option, cells, variable].join("|");
 const word = /^[\p{L}\p{Nl}\p{No}][\p{L}\p{M}\p{N}\p{Pc}\u00ad\u200c\u200d'’\-]*$/u; // a term of one word stays before its placeholder
 // The edges of a term: of a word, and in scripts without spaces, of a letter with its marks, its vowel and those below it.
 const begin = String.raw`(?:(?=${letter})(?<!${letter})|(?!${letter})(?<![\p{LOE}\u1039\u17d2\u1a60]))`;

@@ -1,4 +1,3 @@
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from keras_transformer.cli import console, evaluate
 from keras_transformer.tools.comparison import significance
 from keras_transformer.translation.results import Score
 from tests import tiny
+from tests.tools.pages import data_of
 
 
 def write_lines(path, lines):
@@ -116,17 +116,15 @@ def test_a_file_of_translations_is_scored_without_a_model_and_two_are_compared_t
 def test_the_ending_of_the_references_or_a_flag_names_the_language(program, work):
     for name in ("ref.zh", "ref"):
         write_lines(work / name, ["今天天气很好，我们走吧。", "你好。"])
-    for reference, flags, tokenization in (
-        ("ref.zh", (), "zh"),
-        ("ref", (), "char"),
-        ("ref", ("--target_lang", "zh-TW"), "zh"),
-        ("ref.zh", ("--tokenize", "char"), "char"),
+    for flags, tokenization in (
+        (("ref.zh",), "zh"),
+        (("ref",), "char"),
+        (("ref", "--target_lang", "zh-TW"), "zh"),
+        (("ref.zh", "--tokenize", "char"), "char"),
     ):
-        status, lines, errors = program("--hypotheses", "ref", "--reference", reference, *flags)
+        status, lines, errors = program("--hypotheses", "ref", "--reference", *flags)
         assert (status, errors) == (0, []) and lines[0].startswith("BLEU 100.0 ")
         assert f"|tok:{tokenization}|" in lines[0]
-    _, lines, _ = program("--hypotheses", "ref", "--reference", "ref.zh", "--tokenize", "13a")
-    assert " means nothing here" in lines[0] and lines[-3].startswith("BLEU 0.0 ")
 
 
 def test_a_model_is_scored_with_its_speed_and_its_translations_are_kept(program, loaded, work):
@@ -137,14 +135,11 @@ def test_a_model_is_scored_with_its_speed_and_its_translations_are_kept(program,
     assert loaded["export"][0].calls[-1][1] == {"beam_size": 3}
 
 
-def test_two_references_are_as_good_as_sacrebleu_says(program, work):
-    hypotheses, references = read_lines(work, "bad", "test.de")
-    others = [line.rsplit(" ", 1)[0] for line in references]
-    write_lines(work / "others.de", others)
+def test_of_two_references_the_better_one_counts(program, work):
+    write_lines(work / "others.de", *read_lines(work, "bad"))
     status, lines, errors = program(*BAD, "others.de")
-    bleu = sacrebleu.corpus_bleu(hypotheses, [references, others])
-    assert (status, errors) == (0, []) and lines[0].startswith(f"BLEU {bleu.score:.1f} (nrefs:2|")
-    assert bleu.score == pytest.approx(100) and lines[2].startswith("exact 100.0%")
+    assert (status, errors) == (0, []) and lines[0].startswith("BLEU 100.0 (nrefs:2|")
+    assert lines[2].startswith("exact 100.0%")
     assert any("nrefs:2" in line for line in program(*BAD, "others.de", "--baseline", "good")[1])
 
 
@@ -157,24 +152,21 @@ def test_the_perplexity_of_the_references_is_printed_with_its_loss(program, load
     assert (status, lines[3]) == (0, f"loss 1.2000, perplexity 3.320 of {pieces:,} pieces") and "tok:13a" in lines[0]
 
 
-@pytest.mark.parametrize("baseline", ["run", "export"])
-def test_a_baseline_is_a_run_or_an_export_with_the_same_options(program, loaded, compared, baseline):
+def test_a_baseline_has_the_options_of_the_system(program, loaded):
     options = ("--beam_size", 3, "--no_repeat_ngram", 2, "--batch_size", 5)
-    status, lines, _ = program("--model_dir", "other", "--baseline", baseline, *SIDES, *options)
-    assert status == 0 and (lines[:9] == compared if baseline == "export" else lines[1].count("100.0 (") == 2)
-    assert [line.split()[1:] for line in lines[9:]] == [["sentences/s"], ["sentences/s", "(baseline)"]]
-    translator, settings = loaded[baseline]
-    of_run, of_call = {"beam_size": 3, "length_penalty": None, "shortlist": None}, {"no_repeat_ngram": 2}
-    of_run, of_call = ({}, {"beam_size": 3, **of_call}) if baseline == "export" else (of_run, of_call)
-    assert settings == {"batch_size": 5, **of_run} and translator.calls[-1][1] == of_call
+    status, lines, _ = program("--model_dir", "other", "--baseline", "export", *SIDES, *options)
+    assert status == 0 and [line.split()[1:] for line in lines[9:]] == [["sentences/s"], ["sentences/s", "(baseline)"]]
+    for name, of_run in (("export", {}), ("other", {"beam_size": 3, "length_penalty": None, "shortlist": None})):
+        translator, settings = loaded[name]
+        of_call = {"no_repeat_ngram": 2} | ({} if of_run else {"beam_size": 3})
+        assert settings == {"batch_size": 5, **of_run} and translator.calls[-1][1] == of_call
 
 
 def page_data(path):
-    (data,) = re.findall(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
-    return json.loads(data)
+    return data_of(path.read_text(encoding="utf-8"))
 
 
-def test_the_report_of_a_system_has_the_numbers_that_are_printed(program, work):
+def test_a_report_has_what_is_printed_of_one_system_or_two(program, loaded, work, compared):
     status, lines, errors = program(*BAD, "--source", "test.en", "--report", "report.html")
     intervals = significance.describe_intervals(significance.intervals(*read_lines(work, "bad", "test.de")))
     assert (status, errors) == (0, []) and lines[:3] == program(*BAD)[1]
@@ -186,9 +178,6 @@ def test_the_report_of_a_system_has_the_numbers_that_are_printed(program, work):
         metric, shown, mean, _, ci = line.split()
         found = (score["metric"], system["score"], system["interval"])
         assert found == (metric, shown, f"{mean[1:]} ± {ci[:-1]}") and f"{metric} {score['signature']}" in lines
-
-
-def test_the_report_of_two_systems_has_the_numbers_that_are_printed(program, loaded, work, compared):
     status, lines, _ = program("--model_dir", "run", "--baseline", "bad", *SIDES, "--report", "report.html")
     assert status == 0 and lines[:9] == compared
     data = page_data(work / "report.html")
@@ -215,10 +204,10 @@ def test_each_corpus_has_its_own_score(program, work):
     assert both[-2:] == [line.replace("BLEU ", "BLEU 100.0 and ") for line in printed] and "tok:none" in "".join(both)
 
 
-def test_either_side_of_a_comparison_is_a_model_an_export_for_litert_or_a_file(program, loaded, compared):
+def test_either_side_of_a_comparison_is_a_run_an_export_of_either_kind_or_a_file(program, loaded, compared):
     assert program("--litert", "litert", *SIDES)[1][:3] == program(*BAD)[1]
-    for flags in (("--model_dir", "run", "--baseline", "litert"), ("--hypotheses", "good", "--baseline", "export")):
-        status, lines, _ = program(*flags, *SIDES)
+    for system, baseline in (("--model_dir", "run"), "litert"), (("--hypotheses", "good"), "export"):
+        status, lines, _ = program(*system, "--baseline", baseline, *SIDES)
         assert (status, lines[:9]) == (0, compared) and lines[-1].endswith("(baseline)")
 
 
@@ -233,16 +222,13 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
     ("flags", "message"),
     [
         ((*FILES, "--baseline", "shorter"), "not line-aligned: shorter has"),
-        (("--model_dir", "run", "--source", "shorter", "--reference", "test.de"), "not line-aligned: shorter has"),
         (("--hypotheses", "nowhere", "--reference", "test.de"), "nowhere: No such file"),
         ((*FILES, "--baseline", "nowhere"), "--baseline nowhere: there is no such file or directory"),
         ((*FILES, "--tokenize", "14a"), "--tokenize must be one of auto, "),
         ((*FILES, "--tokenize", "13a", "--target_lang", "de"), "--target_lang has no effect without --tokenize auto"),
         ((*FILES, "--perplexity"), "--perplexity needs a model, and does not go with --hypotheses"),
-        ((*FILES[:-1], "test.de", "shorter"), "not line-aligned: good has"),
         (("--litert", "run", *SIDES, "--perplexity"), "--perplexity does not go with --litert"),
         ((*FILES, "--beam_size", 3), "--beam_size needs a model"),
-        ((*FILES, "--batch_size", 0), "--batch_size must be between"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),
         (("--model_dir", "run", *SIDES, "--output", "no/kept"), "cannot write no/kept: there is no directory"),
         (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),

@@ -51,11 +51,10 @@ def test_a_file_overrides_the_preset_and_flags_override_the_file(yaml_file):
     config = parse("--preset", "tiny", "--config", path, "--warmup_steps", "19", "--seed", "23")
     assert config == Config(preset="tiny", d_ff=53, warmup_steps=19, seed=23)
     assert config == parse("--seed=23", "--warmup_steps=19", f"--config={path}", "--preset=tiny")
-    assert parse("--config", yaml_file(preset="big", d_ff=53)) == Config(preset="big", d_ff=53)
-    several = ("files:b", "cldr:en-de")
     flags = ["--dataset=files:b", "--seed", "23", "--dataset", "cldr:en-de"]
-    assert parse("--config", yaml_file(dataset="files:a"), *flags) == Config(dataset=several, seed=23)
-    assert parse("--config", yaml_file(dataset='["files:b", "cldr:en-de"]')).dataset == several
+    several = Config(dataset=("files:b", "cldr:en-de"), seed=23)
+    assert parse("--config", yaml_file(dataset="files:a"), *flags) == several
+    assert parse("--config", yaml_file(dataset='["files:b", "cldr:en-de"]')).dataset == several.dataset
 
 
 def test_the_config_of_an_earlier_run_gives_that_run_again_under_its_own_preset(tmp_path):
@@ -72,13 +71,11 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path, yaml_file)
     for directory in (old, new):
         directory.mkdir()
     of_model = {"d_model": 22, "num_heads": 11, "activation": "silu", "frame": "/3/", "share_tokenizer": False}
-    not_of_model = {"epochs": 3, "dropout_rate": 0.5, "max_length": 77}
-    Config(model_dir=str(old), **of_model, **not_of_model).save(old / "config.yaml")
+    Config(model_dir=str(old), **of_model, epochs=3, dropout_rate=0.5, max_length=77).save(old / "config.yaml")
     flags = ["--init_from", str(old), "--model_dir", str(new)]
-    config, own = parse(*flags), parse("--model_dir", str(new))
-    assert {name: getattr(config, name) for name in of_model} == of_model
-    assert [name for name in not_of_model if getattr(config, name) != getattr(own, name)] == []
-    assert configure(init_from=str(old), model_dir=str(new)) == config  # from Python
+    config = parse(*flags)
+    assert config == dataclasses.replace(parse("--model_dir", str(new)), init_from=str(old), **of_model)
+    assert config == configure(init_from=str(old), model_dir=str(new))  # from Python
     by_flags = parse("--init_from", str(old), "--model_dir", "new", "--activation", "gelu")
     assert (by_flags.d_model, by_flags.activation) == (22, "gelu")
     path = yaml_file(init_from=old, model_dir="new", activation="relu")
@@ -93,8 +90,6 @@ def test_a_run_has_the_shape_of_the_run_that_it_starts_from(tmp_path, yaml_file)
 
 
 def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that_of_a_run(yaml_file, tmp_path):
-    with pytest.raises(ConfigError, match="`cut_rate` has no effect with consistency=r_drop, only with simcut"):
-        parse("--config", yaml_file(cut_rate=0.1), "--consistency", "r_drop")
     for flag in ("--vocabulary_size", "--vocabulary-size"):
         with pytest.raises(ConfigError, match="`vocabulary_size` has no effect with `tokenizer`"):
             parse_training(["--config", yaml_file(tokenizer="a"), flag, "503"], "text")
@@ -109,7 +104,6 @@ def test_a_setting_without_effect_is_refused_in_a_file_of_a_user_and_not_in_that
 def test_callbacks_are_those_of_a_function_that_a_user_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     functions = ["good(): return [keras.callbacks.TerminateOnNaN()]", "bad(): return good", "buggy(): return 1 / 0"]
-    functions += ["broken(): import nowhere_at_all"]
     (tmp_path / "my_callbacks.py").write_text("import keras\n" + "".join(f"def {each}\n" for each in functions))
     assert parse_training(["--callbacks", "my_callbacks:good"], "text") == (parse(), {"callbacks": "my_callbacks:good"})
     (made,) = made_by("my_callbacks:good")
@@ -119,7 +113,6 @@ def test_callbacks_are_those_of_a_function_that_a_user_names(tmp_path, monkeypat
         "my_callbacks:none": "must name a function.*Received: my_callbacks:none.*has no function none",
         "no_such_module:a": "must name a function.*Received: no_such_module:a.*No module",
         "my_callbacks": "must name a function.*Received: my_callbacks",
-        "my_callbacks:broken": "No module named 'nowhere_at_all'",
     }.items():
         with pytest.raises(ConfigError, match=why):
             made_by(name)
@@ -147,18 +140,13 @@ def test_help_describes_every_setting_in_groups_with_the_defaults_of_preset_and_
         assert described[described.index("(default: ") :].startswith(f"(default: {default})")
 
 
-def test_a_dry_run_is_asked_for_beside_the_settings_and_is_no_setting(yaml_file):
-    assert parse_training([], "text") == (parse(), {})
+def test_a_dry_run_is_no_setting_a_flag_of_a_boolean_may_stand_alone_and_none_is_no_value(yaml_file):
     assert parse_training(["--preset=tiny", "--dry_run"], "text") == (Config(preset="tiny"), {"dry_run": True})
     with pytest.raises(SystemExit):
         parse("--dry_run")
     with pytest.raises(ConfigError, match="unknown settings: dry_run"):
         parse_training(["--config", yaml_file(dry_run=True)], "text")
-
-
-def test_a_flag_of_a_boolean_may_stand_alone_and_none_is_no_value_where_none_is_possible():
     assert parse("--share_vocabulary", "false", "--tie-embeddings=False").share_vocabulary is False
-    assert parse("--pre_norm", "true", "--source_lang", "false", "--target_lang=true").source_lang == "false"
     assert parse("--pre_norm").pre_norm and parse("--pre_norm", "--epochs", "3").pre_norm
     assert parse("--preset", "tiny", "--peak_learning_rate", "None").peak_learning_rate is None
 
@@ -184,30 +172,22 @@ def test_a_flag_is_spelled_with_underscores_or_dashes_and_words_of_another_progr
     parser.add_argument("--seed", type=float)
     arguments, others = parser.parse_known_args(["--some-flag=a-b", "--beam-size=3", "--seed", "-5", "--other-one"])
     assert (vars(arguments), others) == ({"beam_size": 3, "seed": -5.0}, ["--some-flag=a-b", "--other-one"])
-    assert parser.flags == {"help", "beam_size", "seed"}
     assert "100% of the beam, unless --seed or `other` is given" in " ".join(parser.format_help().split())
-    text = "`seed`, `seeds`, seed, `a seed`, `seed=3` and `seed` 3"
-    assert with_dashes(text, {"seed"}) == "--seed, `seeds`, seed, `a seed`, `seed=3` and --seed 3"
 
 
-@pytest.mark.parametrize(
-    ("kind", "right", "wrong"),
-    [
+def test_a_word_becomes_a_value_of_the_type():
+    for kind, right, wrong in (
         (int, {"3": 3, "-3": -3}, ["3.0", "None", ""]),
         (float, {"3": 3.0, "1e-3": 0.001}, ["1,5", "true"]),
         (bool, {"true": True, "True": True, "false": False, "False": False}, ["1", "TRUE", ""]),
         (int | None, {"3": 3, "None": None}, ["none", "3.5"]),
         (str | None, {"None": None, "true": "true", "3": "3", "": ""}, []),
         (Literal["a", "3"], {"a": "a", "3": "3"}, ["b", "None"]),
-    ],
-    ids=str,
-)
-def test_a_word_becomes_a_value_of_the_type(kind, right, wrong):
-    found = {word: reader_of(kind)(word) for word in right}
-    assert repr(found) == repr(right)  # with their types
-    for word in wrong:
-        with pytest.raises(argparse.ArgumentTypeError, match=f"must be .*Received: {word}$"):
-            reader_of(kind)(word)
+    ):
+        assert repr({word: reader_of(kind)(word) for word in right}) == repr(right)  # with their types
+        for word in wrong:
+            with pytest.raises(argparse.ArgumentTypeError, match=f"must be .*Received: {word}$"):
+                reader_of(kind)(word)
 
 
 @pytest.fixture
@@ -255,9 +235,7 @@ def test_a_saved_model_is_told_its_beam_at_each_call_and_has_no_checkpoint_and_n
     assert len(loaded) == 1
 
 
-def test_an_export_for_litert_takes_its_own_languages_and_a_damaged_one_is_a_mistake(
-    given, loaded, tmp_path, monkeypatch
-):
+def test_an_export_for_litert_has_its_languages_and_search_and_a_damaged_one_is_a_mistake(given, tmp_path, monkeypatch):
     (tmp_path / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}')
     module, reader = "keras_transformer.tools.engines.translate_litert", SimpleNamespace()
     monkeypatch.setitem(sys.modules, module, reader)
@@ -265,7 +243,10 @@ def test_an_export_for_litert_takes_its_own_languages_and_a_damaged_one_is_a_mis
     assert load_translator(given(*LITERT, "--source_lang", "en-US", "--target_lang", "de")).given == "exports/a"
     with pytest.raises(UserError, match="its `target_lang` is de"):
         load_translator(given(*LITERT, "--source_lang", "en", "--target_lang", "fr"))
-    assert loaded == []
+    for flag in (("--beam_size", "1"), ("--checkpoint", "best"), ("--protect",), ("--glossary", "a.tsv")):
+        check_litert(given(*RUN, *flag))
+        with pytest.raises(UserError, match=f"{flag[0]} does not go with --litert"):
+            check_litert(given(*LITERT, *flag))
     for error in (OSError("no such file"), ValueError("no JSON"), RuntimeError("no model")):
         reader.LiteRTTranslator = Mock(side_effect=error)
         with pytest.raises(UserError, match=f"no LiteRT export at exports/a, or it is damaged: {error}"):
@@ -274,14 +255,6 @@ def test_an_export_for_litert_takes_its_own_languages_and_a_damaged_one_is_a_mis
     monkeypatch.delitem(sys.modules, module)
     with pytest.raises(UserError, match="--litert needs the package ai_edge_litert.* pip install ai-edge-litert"):
         load_translator(given(*LITERT))
-
-
-def test_an_export_for_litert_has_one_search(given):
-    check_litert(given(*LITERT))
-    for flag in (("--beam_size", "1"), ("--checkpoint", "best"), ("--protect",), ("--glossary", "a.tsv")):
-        check_litert(given(*RUN, *flag))
-        with pytest.raises(UserError, match=f"{flag[0]} does not go with --litert"):
-            check_litert(given(*LITERT, *flag))
 
 
 def test_a_number_out_of_its_range_is_named_with_what_was_received():
@@ -299,7 +272,6 @@ def test_one_model_has_to_be_named_or_what_a_program_takes_instead(given, capsys
     parser = argparse.ArgumentParser()
     add_translator_arguments(parser, hypotheses="file of translations")
     assert parser.parse_args(["--hypotheses", "out.de"]).hypotheses == "out.de"
-    assert all(action.help for action in parser._actions)
     instead = [*RUN, "--hypotheses", "out.de"]
     for ask in (given, lambda: given(*RUN, *EXPORT), lambda: parser.parse_args(instead)):
         with pytest.raises(SystemExit) as caught:

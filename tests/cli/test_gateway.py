@@ -1,17 +1,18 @@
-"""LibreTranslate's API with documents: the program, in front of servers whose model is a function."""
+"""LibreTranslate's API with documents, and DeepL's: the program, before servers whose model is a function."""
 
 import contextlib
 import json
 import multiprocessing
 import re
-import subprocess
 import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
+import deepl
 import pytest
 
 from keras_transformer.cli import document_api, gateway
@@ -19,13 +20,15 @@ from keras_transformer.cli.document_api import DocumentApi
 from keras_transformer.tools.documents import apart
 from serving import gateway as plain
 from serving.client import Client
+from serving.deepl import app_of
+from serving.keys import Keys
 from serving.languages import Languages
 from serving.libretranslate import LONGEST_GLOSSARY, LibreTranslate
 from tests import tiny
 from tests.serving.fake import serve
-from tests.serving.live import HOST, accepts, ask, connect, free_port, process_of, running, wait_for
+from tests.serving.live import HOST, ask, both, connect, running, wait_for
+from tests.serving.test_libretranslate import gateway_before
 
-ROOT = Path(__file__).parents[2]
 EN_DE = {"source": "en", "target": "de"}
 MOST_WORDS = 50  # of a text, that the model reads
 JSON = {"Content-Type": "application/json"}
@@ -79,10 +82,10 @@ def explained(rows):
 
 
 @contextlib.contextmanager
-def program_before(model, languages=ONE, make=DocumentApi, **options):
+def program_before(model, languages=ONE, make=DocumentApi, keys=None, **options):
     """The port of the program before a server of a model."""
     with serve("grpc", model, languages=languages) as where, Client(**where, **options) as client:
-        with running(make(lambda: {"m": (languages, client)}).app(())) as port:
+        with running(app_of(make(lambda: {"m": (languages, client)}, keys=keys), ())) as port:
             yield port
 
 
@@ -92,22 +95,22 @@ def port():
         yield found
 
 
-def post(port, body, path="/translate"):
-    status, _, reply = ask(port, "POST", path, json.dumps({**EN_DE, "format": "html", **body}).encode(), JSON)
+def post(port, body):
+    status, _, reply = ask(port, "POST", "/translate", json.dumps({**EN_DE, "format": "html", **body}).encode(), JSON)
     return status, reply
 
 
-def upload(port, name, data, path="/translate_file", headers=(), **fields):
+def upload(port, name, data, headers=(), **fields):
     """Status and reply of an upload, in the form that browsers and curl write."""
     parts = [f'name="{key}"\r\n\r\n{value}'.encode() for key, value in {**EN_DE, **fields}.items()]
     parts += [f'name="file"; filename="{name}"\r\nContent-Type: text/html\r\n\r\n'.encode() + data] if name else []
     body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
-    return ask(port, "POST", path, body, {"Content-Type": "multipart/form-data; boundary=x", **dict(headers)})[::2]
+    kind = {"Content-Type": "multipart/form-data; boundary=x", **dict(headers)}
+    return ask(port, "POST", "/translate_file", body, kind)[::2]
 
 
 def test_tags_stay_around_their_words_and_all_other_markup_to_the_byte(port):
     pages = {  # HTML -> the same in reverse order and in upper case
-        "<p>one <b>two</b></p>": "<p><b>TWO</b> ONE</p>",
         '<p>one <a href="?a=1&amp;b" ID=x>two three</a></p>': '<p><a href="?a=1&amp;b" ID=x>THREE TWO</a> ONE</p>',
         "  <!-- c --><h1\n>one</h1><br/>zwölf ": "  <!-- c --><h1\n>ONE</h1><br/>ZWÖLF ",
         " \n ": " \n ",
@@ -157,14 +160,13 @@ def test_the_languages_of_a_request_go_to_the_model():
         assert post(port, asked) == (200, {"translatedText": "<p><b>TWO</b> ONE</p><p>THREE</p>"})
         _, reply = upload(port, "a.html", b'<html lang="de">one</html>', source="de", target="fr")
         assert urllib.request.urlopen(reply["translatedFileUrl"]).read() == b'<html lang="fr">ONE</html>'
-    given = {(*inputs["source_lang"], *inputs["target_lang"]) for _, inputs in model.asked}
-    assert given == {("de", "fr")} and {signature for signature, _ in model.asked} == {"translate", "explain"}
+    given = {(signature, *inputs["source_lang"], *inputs["target_lang"]) for signature, inputs in model.asked}
+    assert given == {("translate", "de", "fr"), ("explain", "de", "fr")}
 
 
-def test_a_file_comes_up_and_goes_down_once(port):
+def test_a_file_comes_up_and_goes_down_once_with_tls_behind_a_proxy_with_tls(port):
     times, po = b"1\n00:00:01,000 --> 00:00:02,000\n", b'msgid "one two"\nmsgstr "%s"\n'
     for name, data, translated in (
-        ("a.html", b"<p>one <b>two</b></p>", b"<p><b>TWO</b> ONE</p>"),
         ("b.c.SRT", times + b"one <i>two</i>\n", times + b"<i>TWO</i> ONE\n"),
         ("ä ö/c.po", po % b"", po % b"TWO ONE"),
     ):
@@ -179,14 +181,11 @@ def test_a_file_comes_up_and_goes_down_once(port):
             assert response.headers["Cache-Control"] == "no-store"
         message = "Invalid filename: a file can be downloaded once, within 10 minutes"
         assert ask(port, "GET", url.partition(str(port))[2])[::2] == (404, {"error": message})
-
-
-def test_behind_a_proxy_with_tls_the_address_of_a_file_is_secure_and_no_type_of_a_form_breaks_its_name(port):
     _, reply = upload(port, "a.txt", b"one", headers={"Host": "translate.example", "X-Forwarded-Proto": "https"})
     assert reply["translatedFileUrl"].startswith("https://translate.example/download_file/")
-    for kind in ("Multipart/Form-Data ; boundary=x", "multipart/form-data; charset=unicode_escape; boundary=x"):
-        status, reply = upload(port, "\\ud800.txt", b"one", headers={"Content-Type": kind})
-        assert status == 200 and reply["translatedFileUrl"].endswith("_de.txt")
+    kind = {"Content-Type": "Multipart/Form-Data ; charset=unicode_escape; boundary=x"}
+    status, reply = upload(port, "\\ud800.txt", b"one", headers=kind)
+    assert status == 200 and reply["translatedFileUrl"].endswith("_de.txt")
 
 
 def test_a_file_that_cannot_be_translated_is_refused_in_one_line(port):
@@ -196,7 +195,6 @@ def test_a_file_that_cannot_be_translated_is_refused_in_one_line(port):
         ("a.html", b"a", {"source": ""}, 400, "Invalid request: missing source parameter"),
         ("a.html.gz", b"a", {}, 400, "Invalid request: file format not supported, only .txt .html "),
         ("a.html", b"<p>\xff\xfe</p>", {}, 400, "the document is not UTF-8: "),
-        ("a.xlf", b"<xliff>" + b"<a>" * 100_000, {}, 400, "the document is not well-formed XML"),
         ("a.html", b"<p>one</p>" * 2**20, {}, 413, "The body must not be longer than 8388608 bytes."),
         ("a.html", b"a", {f"f{number}": "" for number in range(101)}, 400, "Too many fields"),
     ):
@@ -238,29 +236,21 @@ def test_hostile_and_broken_documents_are_answered_and_hold_up_nobody(port, monk
             time.sleep(0.05)
     assert [each.result() for each in found] == [refused] * 2
     assert sorted(waits)[int(0.9 * len(waits))] < 0.5
-    pages = ["<b>" * 1000 + "x", "<div>" * 5000 + "x", "</b>" * 1000 + "x", "<![x", "<!", "\0" + "7\0x", "&#xD800;x"]
-    for page in [*pages, '<b title="\0' + '7\0">x</b> y', "<p " * 100, "<b>x " * 100 + "</b>" * 100]:
+    for page in ("<b>" * 1000 + "x", "<![x", '<b title="\0' + '7\0">x</b> y', "<b>x " * 100 + "</b>" * 100):
         status, reply = post(port, {"q": page})
         assert status == 200 or (status, reply) == refused
     assert post(port, {"q": "a" * 2**20}) == (413, {"error": "The body must not be longer than 1048576 bytes."})
 
 
-def test_one_bad_page_stays_as_it_is_and_all_others_are_translated(port, monkeypatch):
+def test_one_bad_page_stays_as_it_is_and_an_error_of_the_server_is_that_of_the_answer(port, monkeypatch):
     bad = "x " * apart.LONGEST_EXPLAINED + "<b>y</b> z"
     pages = ["<p>one <b>two</b></p>", bad, "three"]
     assert post(port, {"q": pages}) == (200, {"translatedText": ["<p><b>TWO</b> ONE</p>", bad, "THREE"]})
     monkeypatch.setattr(apart, "MOST_REFUSED", 1)
     refusal = {"error": "a paragraph with tags may have 20000 characters: divide it"}
     assert post(port, {"q": [bad, bad]}) == post(port, {"q": bad}) == (400, refusal)
-
-
-def test_an_error_of_the_server_is_that_of_the_answer():
-    def model(*asked):
-        raise ValueError("broken")
-
-    with program_before(model) as port:
-        for text in ("one", "<b>one</b> two"):
-            assert post(port, {"q": text})[0] >= 400
+    with program_before(Mock(side_effect=ValueError)) as broken:
+        assert post(broken, {"q": "<b>one</b> two"})[0] >= 400
     assert multiprocessing.active_children() == []
 
 
@@ -272,6 +262,8 @@ def test_the_settings_say_which_files_are_translated_or_the_program_that_does_it
         assert ask(port, "GET", "/frontend/settings")[2]["filesTranslation"] is False
         for status, reply in (post(port, {"q": "a"}), upload(port, "a.html", b"a")):
             assert status in (400, 403) and named in reply["error"]
+        with pytest.raises(deepl.DeepLException, match="keras_transformer gateway"):
+            client_of(port).translate_text("<b>a</b>", tag_handling="html", source_lang="EN", target_lang="DE")
 
 
 def test_pages_of_other_sites_may_ask_as_the_flag_says(capsys):
@@ -281,7 +273,7 @@ def test_pages_of_other_sites_may_ask_as_the_flag_says(capsys):
         with running(DocumentApi(lambda: {}).app(plain.parse_arguments([*needed, *flags]).cors)) as port:
             for method, path in (("GET", "/languages"), ("OPTIONS", "/translate")):
                 assert ask(port, method, path, headers=asked)[1]["Access-Control-Allow-Origin"] == allowed
-    for origin in ("a.org", "https://a.org/", "https://a.org/b", "https://A.org", "https://a.org:443"):
+    for origin in ("a.org", "https://a.org/", "https://A.org", "https://a.org:443"):
         with pytest.raises(SystemExit):  # no browser writes such an origin
             plain.parse_arguments([*needed, "--cors", origin])
         assert f"Received: {origin}" in capsys.readouterr().err
@@ -300,17 +292,89 @@ def test_what_is_missing_is_named_in_one_line(mistake, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_real_export_translates_html_from_a_request_through_both_programs():
-    port, asked = free_port(), {"q": ["<p>one <b>two</b> three</p>", "ten"], **EN_DE}
-    program = [sys.executable, "-m", "keras_transformer", "gateway", "--model_name=t", f"--port={port}"]
-    with process_of("--model_base_path", tiny.saved_model() / "exports", "--model_name=t") as server:
-        program += ["--source_lang=en", "--target_lang=de", f"--backend=grpc://{HOST}:{server.grpc}"]
-        with subprocess.Popen(program, cwd=ROOT) as process, contextlib.ExitStack() as at_the_end:
-            at_the_end.callback(process.terminate)
-            wait_for(lambda: accepts(port))
+def test_a_real_export_translates_html_from_a_request_and_a_file():
+    asked, flags = {"q": ["<p>one <b>two</b> three</p>", "ten"]}, ("--source_lang=en", "--target_lang=de")
+    with both({"t": tiny.saved_model() / "exports"}) as server:
+        with gateway_before(server.address, "--model_name=t", *flags, api=DocumentApi) as port:
             page, word = post(port, asked)[1]["translatedText"]
-            assert word == post(port, {**asked, "q": "ten", "format": "text"})[1]["translatedText"]
-            plain_text = post(port, {**asked, "q": "one two three", "format": "text"})[1]["translatedText"]
+            assert word == post(port, {"q": "ten", "format": "text"})[1]["translatedText"]
+            plain_text = post(port, {"q": "one two three", "format": "text"})[1]["translatedText"]
             assert re.sub("<.*?>", "", page) == plain_text and page.startswith("<p>") and "</b>" in page
-            status, reply = upload(port, "a.html", asked["q"][0].encode())
+            _, reply = upload(port, "a.html", asked["q"][0].encode())
             assert urllib.request.urlopen(reply["translatedFileUrl"]).read().decode() == page
+
+
+# DeepL's API.
+
+
+def client_of(port, key="any"):
+    client = deepl.DeepLClient(key, server_url=f"http://{HOST}:{port}")
+    deepl.http_client.max_network_retries = 0
+    return client
+
+
+def test_deepls_own_client_and_a_form_of_older_plug_ins_translate_a_text_and_several(port):
+    client = client_of(port)
+    found = client.translate_text("one two", target_lang="DE", source_lang="EN")
+    assert (found.text, found.detected_source_lang, found.billed_characters) == ("TWO ONE", "EN", 7)
+    texts = ["", *(f"text {number}" for number in range(150))]
+    how = {"source_lang": "en", "target_lang": "de", "split_sentences": "0", "context": "numbers"}
+    many = client.translate_text(texts, **how)
+    assert [each.text for each in many] == ["", *(f"{number} TEXT" for number in range(150))]
+    fields = [("auth_key", "k"), ("text", "one two"), ("text", "a\nb"), ("target_lang", "DE"), ("source_lang", "EN")]
+    status, _, reply = ask(port, "POST", "/v2/translate", urlencode(fields).encode())
+    assert (status, [each["text"] for each in reply["translations"]]) == (200, ["TWO ONE", "B A"])
+    assert [*reply["translations"][0]] == ["detected_source_language", "text"]
+
+
+def test_deepls_tags_stay_around_their_words_and_ignored_ones_keep_their_content(port):
+    client, how = client_of(port), {"source_lang": "EN", "target_lang": "DE"}
+    assert client.translate_text('one <a id="7">two</a>', tag_handling="xml", **how).text == '<a id="7">TWO</a> ONE'
+    kept = client.translate_text('one <x id="7">two</x> three', tag_handling="xml", ignore_tags=["x", "y"], **how).text
+    assert kept.count('<x id="7">two</x>') == 1 and "translate=" not in kept and {"ONE", "THREE"} < {*kept.split()}
+    assert client.translate_text("a <b>c</b>", **how).text == "<B>C</B> A"  # without tag_handling, tags are text
+
+
+def test_deepls_languages_are_those_of_the_models_and_are_detected_text_by_text():
+    with program_before(Swapping(), MANY) as port:
+        client = client_of(port)
+        languages = [(each.code, each.name) for each in client.get_source_languages()]
+        assert languages == [("DE", "German"), ("EN", "English"), ("FR", "French")]
+        assert [each.supports_formality for each in client.get_target_languages()] == [False] * 3
+        texts = ["The house of my parents is old.", "Das Haus meiner Eltern ist alt.", "La maison de mes parents"]
+        found = client.translate_text(texts, target_lang="EN-US")
+        assert [each.detected_source_lang for each in found] == ["EN", "DE", "FR"]
+        assert found[0].text == texts[0]  # it is in English already
+        assert found[2].text == "PARENTS MES DE MAISON LA"
+
+
+def test_a_mistake_has_a_message_as_deepls_own(port):
+    no_tags = "Value for 'ignore_tags' not supported: it must be names of"
+    for change, message in (
+        ({"text": None}, "Parameter 'text' not specified."),
+        ({"text": [7]}, "Value for 'text' not supported: it must be a list of texts"),
+        ({"target_lang": None}, "Parameter 'target_lang' not specified."),
+        ({"target_lang": "XX"}, "XX is not supported"),
+        ({"source_lang": 7}, "Invalid request: source parameter is not text"),
+        ({"glossary_id": "g"}, "Value for 'glossary_id' not supported: this server has none; leave it out"),
+        ({"formality": "less"}, "'formality' is not supported for given 'target_lang'."),
+        ({"tag_handling": "json"}, "Value for 'tag_handling' not supported: use html or xml"),
+        *(({"tag_handling": "xml", "ignore_tags": names}, no_tags) for names in (7, ["<"])),
+    ):
+        body = {"text": ["one"], "source_lang": "EN", "target_lang": "DE", **change}
+        status, _, reply = ask(port, "POST", "/v2/translate", json.dumps(body).encode(), JSON)
+        assert status == 400 and reply["message"].startswith(message) and [*reply] == ["message"]
+
+
+def test_a_key_stands_in_the_header_a_wrong_one_is_refused_and_usage_counts_characters():
+    with program_before(Swapping(), keys=Keys({"right": 3})) as port:
+        how = {"source_lang": "EN", "target_lang": "DE"}
+        assert client_of(port, "right").translate_text("one two", **how).text == "TWO ONE"
+        with pytest.raises(deepl.AuthorizationException, match="Invalid API key"):
+            client_of(port, "wrong").translate_text("one", **how)
+        fields = {"auth_key": "right", "text": "one", "target_lang": "DE", "source_lang": "EN"}
+        assert ask(port, "POST", "/v2/translate", urlencode(fields).encode())[0] == 200
+        usage = client_of(port, "right").get_usage()
+        assert usage.character.count == len("one twoone") and not usage.any_limit_reached
+        with pytest.raises(deepl.TooManyRequestsException, match="3 per 1 minute"):
+            client_of(port, "right").get_usage()

@@ -1,6 +1,6 @@
 import gzip
-import io
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,29 +58,12 @@ def test_a_file_appears_when_it_is_complete_by_one_process_at_a_time(source, tmp
     assert capsys.readouterr().out == ""
 
 
-def test_progress_counts_every_line_once_and_starts_where_the_work_does(source, tmp_path, monkeypatch):
-    bars, tqdm = [], line_files.tqdm
-
-    def bar(**arguments):
-        bars.append(tqdm(**{**arguments, "disable": False, "file": io.StringIO()}))
-        return bars[-1]
-
-    def answer(texts, on_progress):
-        if texts == ["seven"] and len(bars) == 1:
-            raise KeyboardInterrupt
-        on_progress(len(texts))
-        return twice(texts)
-
+@pytest.mark.parametrize(("chunks", "torn"), [(0, b"FOUR\nfo"), (1, b"FOUR\n"), (2, b"FOUR\nfo")])
+def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(
+    source, tmp_path, capsys, monkeypatch, chunks, torn
+):
+    target, asked, bar = tmp_path / "out", {"beam_size": 3}, Mock(wraps=line_files.tqdm)
     monkeypatch.setattr(line_files, "tqdm", bar)
-    with pytest.raises(KeyboardInterrupt):
-        translate_file(answer, source, tmp_path / "out", [], 2)
-    translate_file(answer, source, tmp_path / "out", [], 2)
-    assert [(bar.total, bar.initial, bar.n) for bar in bars] == [(7, 0, 6), (7, 6, 7)]
-
-
-@pytest.mark.parametrize(("chunks", "torn"), [(0, b"FOUR\nfo"), (1, b""), (1, b"FOUR\n"), (2, b"FOUR\nfo")])
-def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(source, tmp_path, capsys, chunks, torn):
-    target, asked = tmp_path / "out", {"beam_size": 3}
     with pytest.raises(KeyboardInterrupt):
         translate_file(Interrupted(chunks), source, target, asked, lines_each=2)
     assert not target.exists()
@@ -90,6 +73,7 @@ def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(so
     translate_file(rest, source, target, asked, lines_each=2)
     assert target.read_bytes() == EXPECTED
     assert rest.texts == ["one", "two", "", "f\ufffdur", "five", "six", "seven"][3 * chunks :]
+    assert bar.call_args.kwargs.items() >= {"total": 7, "initial": 3 * chunks}.items()
     said = "the same command goes on from here\n"
     said += f"{target}: goes on after {3 * chunks} of 7 lines\n" if chunks else ""
     assert capsys.readouterr().out == said
@@ -136,7 +120,6 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
             check_files(*given)
     check_files(None, None)
     check_files(source, tmp_path / "out")
-    assert sorted(os.listdir(tmp_path)) == ["in"]
 
 
 NO_TEXT = {
@@ -154,19 +137,14 @@ NO_TEXT = {
 def test_a_file_that_is_no_text_is_refused_and_nothing_is_written(tmp_path, kind):
     for name, data in (("a.odt", NO_TEXT[kind]), ("a.gz", gzip.compress(NO_TEXT[kind]))):
         (tmp_path / name).write_bytes(data)
-        for read in (
-            lambda path: translate_file(twice, path, tmp_path / "out", [], 2),
-            lambda path: [*chunks_in(path)],
-        ):
-            with pytest.raises(UserError, match=f"{name} is no text: it is .*{kind}"):
-                read(tmp_path / name)
+        with pytest.raises(UserError, match=f"{name} is no text: it is .*{kind}"):
+            translate_file(twice, tmp_path / name, tmp_path / "out", [], 2)
     with pytest.raises(UserError, match="standard input is no text"):
         list(checked([NO_TEXT[kind].split(b"\n")], "standard input"))
     assert sorted(os.listdir(tmp_path)) == ["a.gz", "a.odt"]
 
 
 def test_a_byte_0_in_a_text_is_no_picture_and_many_are_named_with_their_line(tmp_path):
-    assert list(checked([[b"a"], [b"\0"]], "standard input")) == [[b"a"], [b"\0"]]
     path = tmp_path / "in"
     path.write_bytes(b"one\0\n" + b"two three\n" * 9)
     assert sum(map(len, chunks_in(path))) == 10
@@ -180,10 +158,7 @@ def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
     zipped.write_bytes(gzip.compress(source.read_bytes()))
     translate_file(twice, zipped, tmp_path / "out", [], 2)
     assert (tmp_path / "out").read_bytes() == EXPECTED
-    whole = zipped.read_bytes()
-    for damaged in (whole[:-7], whole[:10] + b"\xff" * 9 + whole[19:]):
-        zipped.write_bytes(damaged)
+    zipped.write_bytes(zipped.read_bytes()[:-7])
+    for read in (lambda: translate_file(twice, zipped, tmp_path / "out", [], 2), lambda: [*chunks_in(zipped)]):
         with pytest.raises(FileError, match="cannot read .*in.gz"):
-            translate_file(twice, zipped, tmp_path / "out", [], 2)
-        with pytest.raises(FileError, match="cannot read .*in.gz"):  # for an output that is no file
-            list(chunks_in(zipped))
+            read()

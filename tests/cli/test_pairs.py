@@ -1,25 +1,16 @@
 """back_translate and distil: programs that write sentence pairs, with translators that need no model."""
 
-import functools
-import gzip
-import json
 import shutil
 from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from keras_transformer import runs
 from keras_transformer.cli import back_translate, distil
 from keras_transformer.data.corpora import open_corpus
-from keras_transformer.normalization import mend
 from keras_transformer.tags import check_direction
-from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.back_translation import pairs
 from keras_transformer.tools.back_translation.noise import add_noise
-from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.translation.results import Translation
 from tests import tiny
 
@@ -106,25 +97,25 @@ def lines(path):
 
 
 @pytest.mark.slow
-def test_a_model_of_the_reverse_direction_writes_a_corpus_here_and_on_beam(learned, first, tmp_path, run):
-    reverse = shutil.copytree(learned.path, tmp_path / "run")
-    (reverse / "corpus.json").write_text('{"languages": "en to de"}')
-    sample, on_beam = ["--method", "sample", "--tag"], ["--engine", "beam", "--direct_num_workers", 2]
-    for name, flags in {"best": ["--beam_size", 2], "here": sample, "beam": [*sample, *on_beam]}.items():
-        run(back_translate, *first[back_translate], "--output", tmp_path / name, *flags)
-    assert lines(tmp_path / "best/train.de") == load_translator(learned, beam_size=2).translate(TEXTS)
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        (back_translate, ["--method", "sample", "--tag"]),
+        (distil, ["--teacher", "other", "--beam_size", 2, "--n_best", 2]),
+    ],
+)
+def test_real_models_write_on_beam_what_they_write_here(learned, first, tmp_path, run, monkeypatch, program, flags):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "other"):
+        shutil.copytree(learned.path, name)
+    (tmp_path / "run" / "corpus.json").write_text('{"languages": "en to de"}')
+    for name, engine in {"here": [], "beam": ["--engine", "beam", "--direct_num_workers", 1]}.items():
+        run(program, *first[program], *flags, "--output", tmp_path / name, *engine)
     for name in ("train.en", "train.de"):
         assert (tmp_path / "beam" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-    assert sum(line.startswith("<BT> ") for line in lines(tmp_path / "beam" / "train.de")) > len(LINES) / 2
-
-
-@pytest.mark.slow
-def test_two_runs_teach_together_on_beam(learned, first, tmp_path, run):
-    teachers = [shutil.copytree(learned.path, tmp_path / name) for name in ("run", "other")]
-    asked = [*first[distil], "--teacher", teachers[1], "--beam_size", 2, "--n_best", 2]
-    run(distil, *asked, "--output", tmp_path / "out", "--engine", "beam", "--direct_num_workers", 2)
-    alternatives = load_translator(learned, beam_size=2).alternatives(lines(tmp_path / "mine" / "train.en"))
-    assert lines(tmp_path / "out" / "train.de") == [each.text for row in alternatives for each in row]
+    written = list(filter(None, lines(tmp_path / "here" / "train.de")))
+    assert len(written) > len(CORPUS) / 2
+    assert program is distil or all(line.startswith("<BT> ") for line in written)
 
 
 def test_back_translated_pairs_are_a_corpus_whose_source_the_model_has_written(written):
@@ -136,8 +127,6 @@ def test_back_translated_pairs_are_a_corpus_whose_source_the_model_has_written(w
     # A model of many languages takes the direction that is given.
     directory = written(back_translate, "--source_lang", "fr", "--target_lang", "ja", output="many")
     assert (lines(directory / "train.fr")[0], lines(directory / "train.ja")[0]) == (LINES[0], f"{LINES[0]} 0")
-    record = json.loads((directory / pairs.RECORD).read_text(encoding="utf-8"))
-    assert (record["source_lang"], record["target_lang"]) == ("fr", "ja")
 
 
 def test_a_translation_may_have_noise_behind_the_tag_or_be_drawn_with_a_seed_of_its_own(written):
@@ -174,11 +163,7 @@ def test_a_text_without_validation_holds_some_out_for_good(written, tmp_path, ca
 
 @pytest.mark.parametrize(
     ("program", "flags", "left"),
-    [
-        (back_translate, ["--method", "sample", "--temperature", "3"], [3, 3]),
-        (back_translate, ["--method", "noised"], [3, 3]),
-        (distil, ["--n_best", 2], [1]),
-    ],
+    [(back_translate, ["--method", "sample", "--temperature", "3"], [3, 3]), (distil, ["--n_best", 2], [1])],
 )
 def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     written, writer, monkeypatch, capsys, tmp_path, program, flags, left
@@ -199,28 +184,18 @@ def test_an_interrupted_text_goes_on_and_is_as_if_it_never_was_interrupted(
     assert "out is complete" in capsys.readouterr().out and len(writer.asked) == len(left)
 
 
-@pytest.mark.parametrize(
-    ("program", "change", "flags"),
-    [
-        (back_translate, "text", []),
-        (back_translate, "tag", ["--tag"]),
-        (distil, "teacher", []),
-        (distil, "n_best", ["--n_best", 3]),
-    ],
-)
-def test_pairs_of_another_text_or_another_way_are_never_mixed(
-    written, first, writer, mistake, tmp_path, program, change, flags
-):
-    directory = written(program)
-    before = {path: path.read_bytes() for path in directory.iterdir()}
-    if change == "text":
-        (tmp_path / "mono.en").write_text("one\n", encoding="utf-8")
-        tiny.write_pairs(tmp_path / "mine", "train", PAIRS[:4])
-    if change == "teacher":
-        writer.files[0].write_text("other weights")
-    line = mistake(program, *first[program], *flags)
-    assert line == f"error: {directory} has pairs of another {change}: remove it, or choose another --output"
-    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+def test_pairs_of_another_text_or_another_way_are_never_mixed(written, first, writer, mistake, tmp_path):
+    directories = {program: written(program, output=program.__name__) for program in first}
+    (tmp_path / "mono.en").write_text("one\n", encoding="utf-8")
+    writer.files[0].write_text("other weights")
+    for program, flags, change in (
+        (back_translate, ["--tag"], "text, model, tag"),
+        (distil, ["--n_best", 3], "teacher, n_best"),
+    ):
+        before = {path: path.read_bytes() for path in directories[program].iterdir()}
+        line = mistake(program, *first[program], *flags, "--output", directories[program])
+        assert line.endswith(f" has pairs of another {change}: remove it, or choose another --output")
+        assert {path: path.read_bytes() for path in directories[program].iterdir()} == before
 
 
 def test_a_corpus_that_is_there_already_stays_as_it_is(writer, first, mistake, tmp_path):
@@ -236,7 +211,6 @@ def test_a_corpus_that_is_there_already_stays_as_it_is(writer, first, mistake, t
 def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "blank").write_bytes(b"\n  \n")
-    (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"one\n" * 50, mtime=0)[:-20])
     for program, flags, message in (
         (back_translate, ["--tag", "B T"], "--tag must be one word without spaces. Received: 'B T'"),
         (back_translate, ["--tag", ""], "--tag must be one word"),
@@ -247,7 +221,6 @@ def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_p
         (back_translate, ["--monolingual", "nowhere.en"], "cannot read nowhere.en"),
         (back_translate, ["--model_dir", "nowhere"], "no run in nowhere: nowhere/corpus.json does not tell its"),
         (back_translate, ["--monolingual", "blank"], "has no text to translate"),
-        (back_translate, ["--monolingual", "damaged.gz"], "cannot read"),
         (distil, ["--n_best", "5"], "--n_best must be at most the model's beam size, 4. Received: 5"),
         (distil, ["--n_best", "0"], "--n_best must be between 1 and"),
         (distil, ["--dataset", "files:more"], "--dataset names one corpus: distil each by itself. Received: files:"),
@@ -258,27 +231,7 @@ def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_p
 
 
 def test_a_corpus_that_the_teacher_cannot_translate_is_one_line(writer, mistake, tmp_path, monkeypatch, first):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Writer, "between", lambda self, **given: check_direction(self.languages, **given))
-    for dataset, message in {
-        "files:mine@de-en": "the model has one direction, and its --source_lang is en. Received: source_lang=de",
-        "files:mine": "needs its languages: files:",
-        "files:nowhere@en-de": "no such directory: nowhere",
-    }.items():
-        assert message in mistake(distil, "--teacher", "a", "--dataset", dataset, "--output", "out")
-    assert not (tmp_path / "out").exists()
-
-
-@functools.cache
-def tokenizer_with_tag():
-    return Tokenizer(train_tokenizer([f"<BT> {text}" for text in LINES] + LINES, 331))
-
-
-@pytest.mark.parametrize("make", [tiny.tokenizer, tokenizer_with_tag])
-@settings(max_examples=20)
-@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\uffff\u2581"), max_size=23))
-def test_a_tag_is_the_same_pieces_before_every_text_and_comes_back(make, text):
-    tokenizer = make()
-    tag, whole = (tokenizer.encode(tf.constant([line])) for line in ("<BT>", f"<BT> {text}"))
-    assert whole[0].numpy()[: len(tag[0])].tolist() == tag[0].numpy().tolist()
-    assert tokenizer.decode(whole).numpy()[0].decode() == mend(f"<BT> {text}")
+    flags = ["--teacher", "a", "--dataset", f"files:{tmp_path}/mine@de-en", "--output", tmp_path / "out"]
+    message = "the model has one direction, and its --source_lang is en. Received: source_lang=de"
+    assert message in mistake(distil, *flags) and not (tmp_path / "out").exists()

@@ -70,7 +70,13 @@ def write(name, *units):
         file.write(f"<tmx><body>\n{''.join(units)}</body></tmx>")
 
 
-def test_a_pipe_needs_the_format(asked, run, monkeypatch):
+def test_a_pipe_needs_the_format_of_a_document_and_is_read_once(asked, run, monkeypatch):
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_text("one\ntwo\n"), daemon=True)
+    writer.start()
+    run(translate, "--model_dir", "a", "--input", "pipe", "--output", "out")
+    writer.join()
+    assert Path("out").read_text() == "ONE\nTWO\n"
     source, out = io.BytesIO(b"<p>one <b>two</b></p>"), io.BytesIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=source, isatty=lambda: False))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out, fileno=lambda: 1))
@@ -84,7 +90,6 @@ def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run):
         ("a.vtt", f"{times}one\n", f"{times}ONE\n"),
         ("a.html.gz", "<p>one <b>two</b></p>", "<p>ONE <b>TWO</b></p>"),
         ("a.TXT.gz", "one\ntwo\n", "ONE\nTWO\n"),
-        ("a.md", "# one *two*\n", "# ONE *TWO*\n"),
         ("a.x", "one\ntwo", "ONE\nTWO\n"),
     ):
         Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -99,12 +104,9 @@ def test_a_file_is_translated_by_its_ending_packed_or_not(asked, run):
 
 def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, mistake):
     for name, text in {
-        "a.rst": "one\n",
         "a.csv.gz": "one\n",
         "a": '<?xml version="1.0"?>\n<a>one</a>\n',
-        "a.en": "<resources>\n  <string>one</string>\n",
         "a.de.gz": '{\n  "one": "two"\n}\n',
-        "b": '[\n {"one": 2}]\n',
         "c.txt": '["one", "two"]\n',
     }.items():
         Path(name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -115,15 +117,6 @@ def test_a_file_whose_keys_and_tags_would_be_translated_is_refused(asked, run, m
     for lines in ("<b>one</b> two\n", "[1] one\n", "{x} is one\n", "[[one]] two\n", '["one" two]\n', "{{x}}\n"):
         Path("a.en").write_text(lines)
         run(translate, "--model_dir", "a", "--input", "a.en", "--output", "out")
-
-
-def test_a_pipe_is_read_once(asked, run):
-    os.mkfifo("pipe")
-    writer = threading.Thread(target=lambda: Path("pipe").write_text("one\ntwo\n"), daemon=True)
-    writer.start()
-    run(translate, "--model_dir", "a", "--input", "pipe", "--output", "out")
-    writer.join()
-    assert Path("out").read_text() == "ONE\nTWO\n"
 
 
 def test_a_document_declares_its_language_and_texts_that_stay_are_named_in_one_line(program, monkeypatch):
@@ -159,7 +152,7 @@ def test_equal_lines_and_sentences_take_their_translation_from_the_memory_and_ar
 
 def test_json_shows_equal_and_similar_entries(program):
     of_equal = {"source": "One two", "translation": "eins zwei", "match": 100}
-    lines, (told,) = program(*TMX, "--tmx_threshold", "70", "--json")
+    lines, (told,) = program(*TMX, "--tmx_threshold", "70", "--json", text="One two\nthree\n\nOne twa\n")
     assert [*map(json.loads, lines)] == [
         {"text": "One two", "translation": "eins zwei", "score": 0, "memory": [of_equal]},
         {"text": "three", "translation": "THREE", "score": -1.5, "memory": []},
@@ -167,8 +160,7 @@ def test_json_shows_equal_and_similar_entries(program):
         {"text": "One twa", "translation": "ONE TWA", "score": -1.5, "memory": [of_equal | {"match": 85}]},
     ]
     assert told.endswith("took a translation from it; 1 of the others has similar entries (70 % or more)")
-    plain = '{"text": "One two", "translation": "ONE TWO", "score": -1.5}'
-    assert program("--json", text="One two\n") == ([plain], [])
+    assert json.loads(program("--json", text="x\n")[0][0]).keys() == {"text", "translation", "score"}
 
 
 def test_an_equal_entry_is_the_first_of_the_best_and_the_last_of_several_files_counts(program):
@@ -179,16 +171,13 @@ def test_an_equal_entry_is_the_first_of_the_best_and_the_last_of_several_files_c
     assert program(*TMX, "--tmx", "new.tmx", text="One two\none house\n")[0] == ["1 2", "ein Haus"]
 
 
-def test_a_translation_with_another_memory_language_or_model_begins_anew(asked):
-    """And one without all of them goes on as before."""
-
+def test_a_translation_with_another_memory_language_or_model_begins_anew_and_one_without_goes_on(asked):
     def all_asked(*flags, reverse=()):
         arguments = translate.make_parser().parse_args(["--model_dir", "a", *flags])
         return translate.all_asked(arguments, translate.Request({}), SimpleNamespace(files=[]), *reverse)
 
-    assert all_asked() == [[], [None, None, None, {}], dataclasses.asdict(translate.Request({}))]
-    flags = (), TMX, (*TMX, *TMX), (*TMX, "--tmx_threshold", "70")
-    flags += ("--target_lang", "fr"), ("--source_lang", "fr"), ("--target_lang", "de")
+    assert all_asked() == [[], [None, None, None, {}], dataclasses.asdict(translate.Request({}))]  # of older versions
+    flags = (), TMX, (*TMX, *TMX), (*TMX, "--tmx_threshold", "70"), ("--target_lang", "fr"), ("--source_lang", "fr")
     before = [*(all_asked(*each) for each in flags), all_asked(reverse=[SimpleNamespace(files=[__file__])])]
     assert all_asked(*TMX) == before[1]
     os.utime("memory.tmx", (1, 1))
@@ -218,11 +207,8 @@ def test_a_mistake_is_one_line_and_writes_nothing(asked, mistake):
         (("--target_lang", "fr"), OTHER_LANGUAGE),
         (("--format", "po", "--target_lang", "Deutsch"), "--target_lang must be the code of a language"),
         ((*OUT, "--tmx", "none.tmx"), "cannot read none.tmx: No such file"),
-        ((*OUT, "--tmx", "a.html"), "a.html is no TMX"),
         ((*OUT, "--tmx", "empty.tmx"), "empty.tmx has no unit"),
-        ((*OUT, "--tmx", "page.txt"), "page.txt is not well-formed XML: line 1"),
         ((*OUT, "--tmx_threshold", "70"), "--tmx_threshold needs --tmx"),
-        ((*OUT, *TMX, "--tmx_threshold", "0"), "--tmx_threshold must be between 1 and 100. Received: tmx_threshold=0"),
         ((*OUT, *TMX, "--score"), "--tmx does not go with --score"),
         ((*OUT, *TMX, "--prefix", "ein"), "--tmx does not go with --prefix"),
         (("--engine", "beam", *OUT, *TMX), "--tmx does not go with --engine beam"),
@@ -233,23 +219,23 @@ def test_a_mistake_is_one_line_and_writes_nothing(asked, mistake):
         asked.clear()
 
 
-def test_similar_entries_without_their_package_are_one_line(asked, mistake, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    line = mistake(translate, "--model_dir", "a", *TMX, "--tmx_threshold", "70")
-    assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line
-
-
-def test_languages_and_damage_are_told_in_one_line_and_nothing_is_written(asked, mistake, monkeypatch):
+def test_languages_that_a_memory_lacks_or_needs_are_told_in_one_line_and_nothing_is_written(
+    asked, mistake, monkeypatch
+):
     monkeypatch.setattr(Upper, "between", lambda self, source_lang=None, target_lang=None: self)
-    write("torn.tmx", *UNITS * 3000, "<tu>")
     Path("in").write_text("One two\n")
     for languages, flags, named in (
         (("fr", "de"), (), "memory.tmx has no text in fr with a translation into de. Its languages are de, en-US"),
         (("en", None), (), "--tmx needs a language that the model does not tell: give --target_lang"),
         ((None, None), ("--target_lang", "de"), "--tmx needs a language that .* --source_lang"),
         ((None, None), ("--target_lang", "it", "--source_lang", "en"), "no text in en with a translation into it"),
-        (("en", "de"), ("--tmx", "torn.tmx"), "torn.tmx is not well-formed XML: line 2, column"),
     ):
         monkeypatch.setattr(Upper, "languages", languages)
         line = mistake(translate, "--model_dir", "a", *TMX, "--input", "in", "--output", "out", *flags)
         assert re.search(named, line) and not Path("out").exists()
+
+
+def test_similar_entries_without_their_package_are_one_line(asked, mistake, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    line = mistake(translate, "--model_dir", "a", *TMX, "--tmx_threshold", "70")
+    assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line

@@ -1,4 +1,3 @@
-import functools
 import random
 import shutil
 from dataclasses import replace
@@ -8,10 +7,8 @@ import pytest
 
 from keras_transformer.data import corpora
 from keras_transformer.data.corpora import (
-    BothSides,
     Corpus,
     InTurn,
-    OneSide,
     epoch_weights,
     hold_out,
     identity_of,
@@ -22,7 +19,6 @@ from keras_transformer.data.corpora import (
     split_weight,
 )
 from keras_transformer.errors import CorpusError
-from keras_transformer.tools.cldr.corpus import cldr_corpus
 
 
 def write(directory, **texts):
@@ -77,13 +73,10 @@ def test_cldr_translates_either_way_and_forwards_by_default(cldr):
         assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("seed 7", *direction)
 
 
-def test_files_and_tfds_take_the_text_after_the_first_colon_and_the_direction_of_the_flags(tmp_path):
+def test_files_take_the_text_after_the_first_colon_and_the_direction_of_the_flags(tmp_path):
     directory = write(tmp_path / "a:b", train_en=["one", "two"], train_de=["eins", "zwei"])
     corpus = open_corpus(f"files:{directory}", "de", "en", seed=7)
     assert (corpus.name, list(corpus.train)) == (f"files:{directory}", [("eins", "one")])
-    for name, text in {"en.train.txt": "one\ntwo\n", "de.train.txt": "eins\nzwei\n"}.items():
-        (tmp_path / name).write_text(text)
-    assert list(open_corpus(f"tfds:{tmp_path}", "en", "de", seed=7).train) == [("one", "eins")]
 
 
 def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number_and_no_directory(tmp_path):
@@ -124,26 +117,18 @@ def test_all_pairs_are_trained_on_in_turn_and_the_first_corpus_is_validated_on()
     assert mixed.notes == ("files:a: note", "tfds:b: note", "cldr:en-de: note")
 
 
-def test_replayed_pairs_are_the_share_of_an_epoch_that_was_asked_for():
-    asked = ((0.2, "1", [20_000, 29_000]), (0.01, "0.3", [20_000, 7]), (0.9, "2", [13, 29_000]))
-    for replay, weight, sizes in asked:
-        corpora = [corpus("files:a", weight=Fraction(weight)), corpus("tfds:b", is_replayed=True)]
-        new, old = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, replay), strict=True))
-        assert new == sizes[0] * Fraction(weight) and old.denominator == 1
-        assert abs(old - replay * (new + old)) <= 1
-    assert epoch_weights([corpora[0], corpus("tfds:b")], [200, 31], 0.0) == [2, 1]  # where nothing is replayed
-
-
-def test_replayed_corpora_divide_their_share_by_their_weights_to_the_pair():
+def test_replayed_corpora_divide_the_share_of_an_epoch_that_was_asked_for_by_their_weights_to_the_pair():
     corpora = [
-        corpus("files:a"),
+        corpus("files:a", weight=Fraction(2)),
         corpus("tfds:b", is_replayed=True, weight=Fraction(1, 2)),
         corpus("cldr:en-de", is_replayed=True, weight=Fraction(3)),
     ]
     sizes = [1003, 700, 211]
-    new, first, second = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, 0.2), strict=True))
-    assert (new, first + second) == (1003, round(1003 / 4))
-    assert abs(first / second - Fraction(350, 633)) < Fraction(1, 50)
+    for replay in (0.01, 0.2, 0.9):
+        new, *old = (size * w for size, w in zip(sizes, epoch_weights(corpora, sizes, replay), strict=True))
+        assert new == 2 * 1003 and abs(sum(old) - replay * (new + sum(old))) <= 1
+        assert abs(old[0] - sum(old) * Fraction(350, 350 + 633)) <= 1 and old[0].denominator == old[1].denominator == 1
+    assert epoch_weights([corpora[0], corpus("tfds:b")], [200, 31], 0.0) == [2, 1]  # where nothing is replayed
 
 
 def test_what_follows_the_last_at_sign_is_a_pair_of_languages_if_it_is_no_directory(tmp_path):
@@ -229,20 +214,6 @@ def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
         mix([corpus("files:a", test=PAIRS["tfds:b"]), corpus("tfds:b")])
 
 
-def test_a_pair_that_one_corpus_of_a_direction_holds_out_is_trained_on_by_none_of_them(tmp_path):
-    """The first one has no validation file, and the second one has all of its pairs."""
-    first = {"train_en": [f"{number}" for number in range(211)], "train_de": [f"{n} Uhr" for n in range(211)]}
-    second = {**first, "val_en": ["x"], "val_de": ["X"], "test_en": ["5"], "test_de": ["5 Uhr"]}
-    specs = [f"files:{write(tmp_path / name, **texts)}" for name, texts in (("a", first), ("b", second))]
-    opened = open_corpora(specs, "en", "de")
-    mixed = mix([opened[0], replace(opened[1], is_replayed=True)])
-    held_out, trained_on = set(mixed.validation), list(mixed.train)
-    assert len(held_out) == 10 and len(trained_on) == 2 * 201
-    assert not held_out.intersection(trained_on) and ("5", "5 Uhr") in trained_on  # the second one trains on its test
-    assert mixed.notes[-1] == f"{specs[1]}: 10 pairs are {LEFT_OUT_NOTE}"
-    assert f"pairs left out of {specs[1]}" in mixed.fingerprint
-
-
 def test_a_run_of_one_direction_that_began_with_such_pairs_goes_on_with_them():
     alone = [corpus("files:a"), corpus("tfds:b", train=[("test", "x"), ("files:a", "test")])]
     new, as_before = mix(alone), mix(alone, {"languages": "en to de"})
@@ -297,16 +268,6 @@ def test_a_new_kind_of_corpus_is_one_row(monkeypatch):
     assert message("number:7").endswith("use cldr:A-B, files:DIR, tfds:NAME[/CONFIG] or numbers:N")
 
 
-def test_cldr_pairs_held_out_in_one_direction_are_not_trained_on_in_the_other(monkeypatch):
-    small = functools.partial(cldr_corpus, train_size=2003, validation_size=97, test_size=89)
-    monkeypatch.setattr("keras_transformer.tools.cldr.corpus.cldr_corpus", small)
-    mixed = mix(open_corpora(["cldr:en-de", "cldr:de-en"]))
-    there, back = (set(pairs) for pairs in mixed.train.splits.values())
-    for each, others in ((mixed, back), (mixed.others[0], there)):
-        held_out = {(target, source) for source, target in (*each.validation, *each.test)}
-        assert held_out and not held_out & others
-
-
 def test_corpora_are_taken_in_proportion_to_the_root_of_their_sizes():
     """Arivazhagan et al. 2019. The square roots of 900 and 100 are as 3 to 1. An epoch keeps its size."""
     for temperature, expected in ((1, [900, 100]), (2, [750, 250]), (1e9, [500, 500])):
@@ -351,9 +312,3 @@ def test_no_copy_of_a_pair_that_is_held_out_stays_in_training():
     train, validation, note = hold_out([("yes", "ja"), ("no", "nein"), ("maybe", "vielleicht")] * 40)
     assert (len(train), len(validation)) == (114, 6) and set(train) == {*validation} | set(train)
     assert len(set(train)) == 3 and "There are only 3 different pairs" in note  # so few are all trained on
-
-
-def test_the_sides_of_a_split_are_read_again_at_every_iteration():
-    pairs = [("a", "b"), ("c", "d")]
-    for split, expected in ((BothSides(pairs), "abcd"), (OneSide(pairs, 0), "ac"), (OneSide(pairs, 1), "bd")):
-        assert [list(split), list(split)] == [[*expected]] * 2

@@ -1,7 +1,6 @@
 import itertools
 import os
 
-import numpy as np
 import pytest
 import sentencepiece
 
@@ -45,23 +44,6 @@ def encode(tokenizer, tmp_path):
 
 def with_eos(rows):
     return [[*row, EOS_ID] for row in rows]
-
-
-LISTS = [[5, 7, 11], [13], [], [17, 19, 23, 29, 31], [37, 41]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "dtype"), [([0, 1, 2, 3, 4], np.uint8), ([3, 0, 3], np.uint16), ([4], np.int32), ([2], np.uint16)]
-)
-def test_rows_can_be_taken_out_or_padded_with_zeros_up_to_the_longest(rows, dtype):
-    sentences = Sentences.of_lists(LISTS)
-    sentences = Sentences(sentences.ids.astype(dtype), sentences.starts)
-    assert sentences.of(np.array(rows)).lists() == [LISTS[row] for row in rows]
-    lengths = [len(LISTS[row]) for row in rows]
-    assert sentences.lengths_of(np.array(rows)).tolist() == sentences.lengths[rows].tolist() == lengths
-    padded = sentences.padded(np.array(rows))
-    assert padded.dtype == np.int32 and padded.shape == (len(rows), max(lengths))
-    assert padded.tolist() == [LISTS[row] + [0] * (max(lengths) - len(LISTS[row])) for row in rows]
 
 
 def test_pairs_are_tokenised_in_order_and_only_targets_end_with_eos(encode, processor):
@@ -193,19 +175,6 @@ def test_a_directory_is_made_once_without_a_word_and_files_that_others_leave_the
     assert [calls(directory) for _ in range(3)] == [1, 0, 0]
     (directory / ".DS_Store").write_bytes(b"13")
     assert calls(directory) == 0 and capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("ingredients", "said"),
-    [
-        ({"corpus": "de to en, 23 bytes", "max_length": 37}, "corpus and max_length"),
-        ({"max_length": 31, "layout": 2}, "corpus and layout"),
-    ],
-)
-def test_other_ingredients_are_named_and_make_it_anew_once(directory, capsys, ingredients, said):
-    assert [calls(directory, each) for each in (INGREDIENTS, ingredients, ingredients)] == [1, 1, 0]
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.strip() == f"{directory} was made from another {said}: made anew"
 
 
 DAMAGE = [

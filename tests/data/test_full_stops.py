@@ -111,14 +111,6 @@ def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(
     assert sum(sizes) > most or list(map(len, read)) == sizes
 
 
-def test_a_corpus_behind_one_of_all_lines_is_known(monkeypatch):
-    monkeypatch.setattr(full_stops, "MOST_LINES", 101)
-    for language in ("en", "fr"):
-        parts = ("en", "de", pairs(["the dog and I"] * 101)), (language, "de", pairs(FRENCH))
-        known = learn_known(corpus(*parts), True)
-        assert known.source.abbreviations == ("art",)
-
-
 def test_a_corpus_knows_better_than_the_one_before():
     new, old = FullStops(("vgl", "no"), ("us",)), FullStops(("us", "zzgl"), ("no", "me"))
     assert new.extended(old) == FullStops(("vgl", "no", "zzgl"), ("us", "me"))

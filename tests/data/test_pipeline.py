@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data import pipeline
 from keras_transformer.data.encoded import EncodedPairs, Sentences, Share
 from keras_transformer.data.pipeline import (
     batch_shapes,
@@ -24,13 +23,13 @@ from keras_transformer.data.pipeline import (
     sort_by_length,
     teacher_forced,
     training_batches,
-    widest_rows,
 )
 from keras_transformer.errors import CorpusError
 from tests import tiny
 
 PAD, BOS, EOS = 0, 2, 3
 BUDGET = 113
+WEIGHTS = [Fraction(text) for text in ("1", "3", "0.3", "0.5", "1.5", "2.25", "0.01", "0.999")] + [Fraction(5, 29)]
 
 
 def random_corpus(count, longest, seed=0):
@@ -218,17 +217,20 @@ def test_ten_epochs_take_every_pair_of_each_corpus_as_its_weight_says(mixed):
     assert encode(CORPUS).tokens_per_epoch == sum(len(target) + 1 for _, target in CORPUS)
 
 
-@pytest.mark.parametrize("budget", [37, 1009])
-def test_every_epoch_of_a_mixture_has_as_many_batches_as_known_before_and_none_above_the_budget(mixed, budget):
+@pytest.mark.parametrize("seed", range(4))
+def test_every_epoch_of_a_mixture_has_as_many_batches_as_known_before_and_none_wider(pairs, seed):
+    weights = [WEIGHTS[i] for i in np.random.default_rng(seed).integers(0, len(WEIGHTS), 3)]
+    mixed = replace(pairs, shares=tuple(map(Share, (40, 31, 29), weights)))
     sides = mixed.source.lengths, mixed.target.lengths
-    sizes = batch_sizes(mixed, budget)
-    bound = sorted(max(source, target) for _, source, target in batch_shapes(mixed, budget))
-    for epoch in range(31):
-        plan = plan_epoch(mixed, sizes, 5, epoch)
-        assert len(plan) == count_batches(mixed, budget) and min(map(len, plan)) > 0
-        widths = [max(side[rows].max() for side in sides) for rows in plan]
-        assert all(len(rows) * width <= max(budget, width) for rows, width in zip(plan, widths, strict=True))
-        assert all(width <= most for width, most in zip(sorted(widths), bound, strict=True))
+    for budget in (37, 1009):
+        sizes = batch_sizes(mixed, budget)
+        bound = sorted(max(source, target) for _, source, target in batch_shapes(mixed, budget))
+        for epoch in range(31):
+            plan = plan_epoch(mixed, sizes, 5, epoch)
+            assert len(plan) == count_batches(mixed, budget) and min(map(len, plan)) > 0
+            widths = [max(side[rows].max() for side in sides) for rows in plan]
+            assert all(len(rows) * width <= max(budget, width) for rows, width in zip(plan, widths, strict=True))
+            assert all(width <= most for width, most in zip(sorted(widths), bound, strict=True))
 
 
 def test_corpora_share_batches_and_a_weight_that_leaves_too_few_pairs_for_them_is_refused(mixed):
@@ -240,17 +242,7 @@ def test_corpora_share_batches_and_a_weight_that_leaves_too_few_pairs_for_them_i
         count_batches(few, BUDGET)
 
 
-def test_a_start_sorts_its_corpus_once(monkeypatch):
-    pairs, calls = encode(CORPUS), []
-    monkeypatch.setattr(pipeline, "plan_batches", lambda *sides: calls.append(sides) or plan_batches(*sides))
-    assert count_batches(pairs, BUDGET) == len(batch_sizes(pairs, BUDGET)) == len(batch_shapes(pairs, BUDGET))
-    training_batches(pairs, BUDGET, seed=1)
-    assert len(calls) == 1
-
-
 # Shares of several corpora.
-
-WEIGHTS = [Fraction(text) for text in ("1", "3", "0.3", "0.5", "1.5", "2.25", "0.01", "0.999")] + [Fraction(5, 29)]
 
 
 def lengths(size, seed=0):
@@ -273,37 +265,12 @@ def test_every_pair_is_taken_as_often_as_the_weight_says_and_every_epoch_takes_i
     assert np.abs(np.cumsum(times, axis=1) - expected).max() <= 1  # of the short pairs and of the long ones
 
 
-def test_rows_are_those_of_each_corpus_as_often_as_its_weight_says():
-    shares = [Share(13), Share(70, Fraction("0.3")), Share(11, Fraction(2))]
-    counts = Counter()
-    for epoch in range(10):
-        rows = rows_of_epoch(shares, *lengths(94), seed=5, epoch=epoch)
-        assert np.diff(np.searchsorted(np.sort(rows), [0, 13, 83, 94])).tolist() == [13, 21, 22]
-        counts.update(rows.tolist())
-    assert [counts[row] for row in range(94)] == [10] * 13 + [3] * 70 + [20] * 11
-
-
 def test_the_pairs_that_go_together_depend_on_the_seed_and_change_after_each_cycle():
     shares = [Share(70, Fraction("0.5"))]
     same = np.ones(70, int), np.ones(70, int)  # of one length: only the ties decide
     first = [frozenset(rows_of_epoch(shares, *same, seed, epoch).tolist()) for seed in (5, 7) for epoch in (0, 2)]
     assert len(set(first)) == 4
     assert frozenset(rows_of_epoch(shares, *same, 5, 0).tolist()) == first[0]
-
-
-def test_no_epoch_is_wider_than_the_widest():
-    for seed in range(5):
-        draw = np.random.default_rng(seed)
-        sizes = draw.integers(1, 61, 3).tolist()
-        weights = [WEIGHTS[i] for i in draw.integers(0, len(WEIGHTS), 3)]
-        shares = [Share(size, weight) for size, weight in zip(sizes, weights, strict=True)]
-        sides = lengths(sum(sizes), seed)
-        widths = np.maximum(*sides)
-        bound = np.sort(widths[widest_rows(shares, *sides)])
-        for epoch in range(61):
-            found = np.sort(widths[rows_of_epoch(shares, *sides, 3, epoch)])
-            assert len(found) <= len(bound)
-            assert (found <= bound[len(bound) - len(found) :]).all()
 
 
 def test_pairs_are_sorted_by_width_then_source_length_in_fours_then_ties():

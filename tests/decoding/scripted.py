@@ -71,14 +71,14 @@ def score(log_prob, length, alpha):
     return log_prob / ((5 + length) / 6) ** alpha
 
 
-def exhaustive(script, row, limit, alpha, asked=None):
-    """Every sequence of at most `limit` tokens that ends in eos and is allowed: [(score, ids)], best first."""
+def exhaustive(script, row, limit, alpha):
+    """Every sequence of at most `limit` tokens that ends in eos: [(score, ids)], best first."""
     others = [token for token in range(script.table.shape[1]) if token != EOS]
     found = []
     for length in range(limit):
         for start in itertools.product(others, repeat=length):
             ids = (*start, EOS)
-            log_prob = math.fsum(allowed_log_probs(script, row, ids[:n], asked)[ids[n]] for n in range(len(ids)))
+            log_prob = script.log_prob(row, ids)
             if log_prob > -math.inf:
                 found.append((score(log_prob, len(ids), alpha), ids))
     return sorted(found, reverse=True)

@@ -81,23 +81,6 @@ def test_no_hypothesis_of_the_beam_is_ahead_of_the_result_when_the_search_ends()
     assert early > len(seeds) // 3
 
 
-def test_the_first_of_several_results_is_the_result_of_a_search_for_one():
-    seeds, limits, alphas = many_rows(11, [7, 13], [*ALPHAS, 1.8, -1.0])
-    one, several = (as_lists(beam(Script(seeds), limits, 3, alphas, wanted=n)) for n in (1, 2))
-    for alone, found in zip(one, several, strict=True):
-        assert_same(found[:1], alone[:1])
-
-
-@pytest.mark.parametrize("eos_bias", [-50.0, 0.0])
-def test_a_narrow_beam_lists_what_plain_beam_search_lists_with_a_size_for_every_row(eos_bias):
-    alpha = 5.0  # so high that no row is done early
-    seeds, limits = many_rows(5, LIMITS)
-    script, sizes = Script(seeds, eos_bias=eos_bias), np.resize([3, 1, 2], 25)
-    for options, widths in ((None, [3] * 25), ({"beam_size": tf.constant(sizes, tf.int32)}, sizes)):
-        for row, found in enumerate(as_lists(beam(script, limits, 3, alpha, options=options))):
-            assert_same(found, plain_beam_search(script, row, limits[row], alpha, widths[row]))
-
-
 def test_a_beam_of_one_is_greedy_search():
     seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, 1.8, -1.0])
     script = Script(seeds)
@@ -115,14 +98,6 @@ ASKED = [
     Asked(no_repeat_ngram=1_000_000),
     Asked(prefix=(4, 4, 4), repetition_penalty=1.3, no_repeat_ngram=1),
 ]
-
-
-def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed():
-    seeds, asked = many_rows(3, ASKED)
-    script = Script(seeds, vocabulary=5, eos_bias=-1.0)
-    found = as_lists(beam(script, [4] * len(seeds), WIDE, options=options_of(asked)))
-    for row in range(len(seeds)):
-        assert_same(found[row][:1], exhaustive(script, row, 4, 0.6, asked[row])[:1])
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
@@ -196,15 +171,3 @@ def test_nan_ends_a_hypothesis_and_no_other(poisoned, slots):
     assert len(found[2]) == (1 if poisoned == 0 else 3)
     for row in (0, 1, 3, 4):
         assert_same(found[row], clean[row])
-
-
-def test_a_graph_of_unknown_batch_equals_eager():
-    """That an exported graph needs neither Python nor XLA: tests/export/test_saved_model.py."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)])
-    def graph(seeds, limits):
-        return beam(Script(seeds), limits)
-
-    for eager, traced in zip(beam(Script(SEEDS), LIMITS), graph(SEEDS, LIMITS), strict=True):
-        np.testing.assert_allclose(eager, traced, rtol=1e-6)
-    assert graph(SEEDS[:0], SEEDS[:0]).ids.shape == (0, 3, 0)

@@ -14,22 +14,10 @@ from keras_transformer.decoding.search import (
     last_repeated,
     log_probs_of,
     next_tokens,
-    penalty,
-    per_row,
     search,
     uniform,
 )
 from tests.decoding.scripted import Asked, options_of
-
-
-def test_length_penalty_by_hand_for_all_rows_or_one_for_each():
-    assert penalty(1, 0.6) == 1.0 and penalty(7, 1.0) == 2.0
-    np.testing.assert_allclose(penalty([7, 19], 0.5), [2**0.5, 2.0])
-    np.testing.assert_allclose(penalty([7, 19], 0.0), [1.0, 1.0])
-    np.testing.assert_allclose(penalty(19, -1.0), 0.25)
-    lengths = tf.constant([[1, 7], [7, 19], [19, 1]])
-    np.testing.assert_allclose(penalty(lengths, per_row(1.0, [0, 0, 0])), [[1, 2], [2, 4], [4, 1]])
-    np.testing.assert_allclose(penalty(lengths, per_row([0.0, 1.0, 2.0], [0, 0, 0])), [[1, 1], [2, 4], [16, 1]])
 
 
 def test_alternatives_that_were_not_found_are_the_last_that_was():
@@ -39,18 +27,6 @@ def test_alternatives_that_were_not_found_are_the_last_that_was():
     found = last_repeated(Hypotheses(ids, tf.constant(scores), tf.ones([3, 4], tf.int32)))
     assert found.ids.numpy().ravel().tolist() == [0, 1, 1, 1, 4, 5, 6, 7, 8, 9, 10, 10]
     assert found.scores.numpy()[:2].tolist() == [[-1.0, -2.0, -2.0, -2.0], [-1.0, -2.0, -3.0, -4.0]]
-
-
-def test_most_likely_are_the_best_log_probabilities():
-    logits = np.random.default_rng(0).normal(size=(2, 3, 7)).astype("float32")
-    log_probs, tokens = next_tokens(logits, None, {}, 5)
-    expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    np.testing.assert_array_equal(tokens, np.argsort(-logits, axis=-1)[..., :5])
-    np.testing.assert_allclose(log_probs, -np.sort(-expected, axis=-1)[..., :5], rtol=1e-5)
-    log_probs, tokens = next_tokens(tf.zeros([2, 3, 5], tf.float16), None, {}, 7)  # of a small vocabulary, all of it
-    np.testing.assert_array_equal(tokens[..., :5], np.broadcast_to(range(5), [2, 3, 5]))
-    assert log_probs.dtype == tf.float32
-    np.testing.assert_allclose(log_probs[0, 0], [-np.log(5)] * 5 + [IMPOSSIBLE] * 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("poison", [[np.nan], [np.inf], [IMPOSSIBLE] * 331])

@@ -1,5 +1,4 @@
 import contextlib
-import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +8,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.export.compact import compact, compact_saved_model
-from keras_transformer.export.saved_model import open_like_serving, run
+from keras_transformer.export.compact import compact
 from keras_transformer.translation.options import INPUTS, OPTIONS
 from tests import tiny
 
@@ -21,14 +19,10 @@ def meta_graph_of(path):
     return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0]
 
 
-def functions_of(path):
-    return meta_graph_of(path).graph_def.library.function
-
-
 @pytest.fixture(scope="module")
-def exports(saved_model):
+def exports():
     """The export of a `Translator`, as TensorFlow writes it and compacted."""
-    return [saved_model.plain, saved_model.compacted]
+    return [tiny.saved_model() / name for name in ("plain", "compacted")]
 
 
 @pytest.fixture(scope="module")
@@ -82,68 +76,13 @@ def test_every_signature_answers_as_before(call, name):
 def test_the_graph_is_less_than_half_of_what_it_was_and_its_signatures_are_the_same(exports):
     sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in exports]
     assert sizes[1] < 0.5 * sizes[0]
-    plain, compacted = (meta_graph_of(path).signature_def for path in exports)
-    assert dict(compacted) == dict(plain)
-    for function in functions_of(exports[1]):
+    plain, compacted = map(meta_graph_of, exports)
+    assert dict(compacted.signature_def) == dict(plain.signature_def)
+    for function in compacted.graph_def.library.function:
         constants = [
             (*node.input, node.attr["value"].SerializeToString()) for node in function.node_def if node.op == "Const"
         ]
         assert len(constants) == len(set(constants))
-
-
-class Module(tf.Module):
-    """Has an effect between two reads of one variable, an error, chance, and equal work."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = tf.Variable(0, name="calls")
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def count(self, text):
-        tf.debugging.Assert(tf.reduce_all(text != "raise"), ["a text"])
-        before = self.calls.read_value()
-        self.calls.assign_add(tf.size(text))
-        between = self.calls.read_value()
-        self.calls.assign(self.calls * 2)
-        return {"before": before, "between": between, "after": self.calls.read_value()}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def draw(self, text):
-        lengths = [tf.strings.length(text) for _ in range(2)]
-        return {name: tf.random.uniform(tf.shape(lengths[i])) for i, name in enumerate(("first", "second"))}
-
-
-@pytest.fixture(scope="module")
-def modules(tmp_path_factory):
-    """The SavedModel of a `Module`, and a compacted copy: both paths."""
-    paths, module = [tmp_path_factory.mktemp("modules") / name for name in ("plain", "compacted")], Module()
-    tf.saved_model.save(module, str(paths[0]), signatures={"count": module.count, "draw": module.draw})
-    shutil.copytree(*paths)
-    compact_saved_model(paths[1])
-    return paths
-
-
-def test_effects_keep_their_order(modules):
-    with open_like_serving(modules[1]) as (session, signatures):
-        found = [run(session, signatures["count"], ["x", "y", "z"]) for _ in range(3)]
-        with pytest.raises(tf.errors.InvalidArgumentError, match="a text"):
-            run(session, signatures["count"], ["raise"])
-    assert found == [
-        {"before": 0, "between": 3, "after": 6},
-        {"before": 6, "between": 9, "after": 18},
-        {"before": 18, "between": 21, "after": 42},
-    ]
-
-
-def test_chance_draws_twice(modules):
-    with open_like_serving(modules[1]) as (session, signatures):
-        drawn = run(session, signatures["draw"], TEXTS)
-    assert not np.equal(drawn["first"], drawn["second"]).any()
-    lengths = [
-        sum(node.op == "StringLength" for function in functions_of(path) for node in function.node_def)
-        for path in modules
-    ]
-    assert lengths == [2, 1]
 
 
 def graph_of(nodes):

@@ -4,8 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformer.errors import ExportError
@@ -20,8 +18,6 @@ from keras_transformer.export.saved_model import (
 )
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, replay
-from keras_transformer.tokenizer import Tokenizer
-from keras_transformer.tools.saved_models import SavedModelTranslator
 from keras_transformer.translation.options import INPUTS, OUTPUTS
 from keras_transformer.translation.segments import divide_into_parts
 from keras_transformer.translation.translator import Translator
@@ -122,53 +118,26 @@ def test_an_export_of_a_variant_finds_what_the_translator_finds(tmp_path):
     how = {"beam_size": 3, "length_penalty": 0.6, "max_length": 31}
     divided = Translator(model, *tokenizers, **how)
     translator = Translator(model, *tokenizers, **how, split_sentences=False)
-    path = export_version(SavedModelExport(translator), tmp_path, sentences=TEXTS)
+    SavedModelExport(translator).write(tmp_path)
     line = "Five five zero. Nine nine."  # whose sentences are translated at once, as the run says so
-    outputs = run_like_serving(path, [*TEXTS, *ODD, line, f"{line}\n{line}"])
+    outputs = run_like_serving(tmp_path, [*TEXTS, *ODD, line, f"{line}\n{line}"])
     *found, one, two = [text.decode("utf-8") for text in outputs["translation"]]
     texts, scores = translator.translate_batch(TEXTS + ODD)
     assert found == texts
     np.testing.assert_allclose(outputs["score"][:-2], scores, atol=1e-4)
-
-    assert read_manifest(path)["search"]["split_sentences"] is False
     (read,) = divide_into_parts(tf.constant([line]), tokenizers[0], 31, translator.signatures.division).ids.to_list()
     ids = translator.signatures.find_labels(tf.ragged.constant([read]), tf.constant(3, tf.int64))
     expected = tiny.tokenizer().decode(ids.to_tensor()).numpy()[0].decode() + "."  # which the tokenizer does not know
     assert (one, two) == (expected, f"{expected}\n{expected}") and [one] != divided.translate_batch([line])[0]
 
 
-def of_two_tokenizers(model):
-    """A `Translator` with two tokenizers over one vocabulary, as OPUS-MT has: the second one writes capitals."""
-    writing = ModelProto.FromString(tiny.tokenizer_model())
-    taken = {piece.piece for piece in writing.pieces}
-    for piece in writing.pieces:
-        if piece.type == piece.NORMAL and piece.piece.upper() not in taken:
-            piece.piece = piece.piece.upper()
-    tokenizers = tiny.tokenizer(), Tokenizer(writing.SerializeToString())
-    return Translator(model, *tokenizers, beam_size=1, max_length=31)
-
-
 @pytest.mark.slow
-def test_tokenizers_of_one_name_are_no_export_and_those_of_older_ones_are_named_apart(
-    translator, tmp_path, monkeypatch
-):
-    """Before, tokenizers had no names. In a Session, that export translates as the run does.
-
-    Now they have names: tests/tools/importing exports a model with two, which Python in another process proves.
-    """
-    of_two, make = of_two_tokenizers(translator.model), tensorflow_text.SentencepieceTokenizer
-    expected = of_two.translate(TEXTS)
-    assert expected[0] == "EINS ZWEI DREI"
-    monkeypatch.setattr(tensorflow_text, "SentencepieceTokenizer", lambda name, **arguments: make(**arguments))
-    tokenizers = [Tokenizer(tokenizer.model) for tokenizer in (of_two.source_tokenizer, of_two.target_tokenizer)]
-    before = SavedModelExport(Translator(of_two.model, *tokenizers, beam_size=1, max_length=31))
-    before.write(tmp_path)
-    files = sorted(tmp_path.iterdir())
-    with pytest.raises(ExportError, match="`tf.saved_model.load` .* 'one two three' to .* differ in 3 of 3 sentences"):
-        with before.opened(tmp_path) as translate:
-            assert translate(TEXTS)[0] == expected
-    assert SavedModelTranslator(tmp_path).translate(TEXTS) == expected
-    assert sorted(tmp_path.iterdir()) == files
+def test_an_export_that_python_reads_otherwise_than_a_session_is_no_export(exported, translator, monkeypatch):
+    monkeypatch.setattr(module, "read_warm_up", lambda directory: [])  # for speed
+    monkeypatch.setattr(module, "translate_in_python", lambda directory, inputs: ["else"] * len(inputs["text"]))
+    message = "`tf.saved_model.load` .* 'one two three' to 'else', TensorFlow Serving to .* differ in 3 of 3 sentences"
+    with pytest.raises(ExportError, match=message), SavedModelExport(translator).opened(exported) as translate:
+        translate(TEXTS)
 
 
 def test_a_process_that_cannot_open_an_export_is_one_line(tmp_path, monkeypatch):

@@ -9,12 +9,11 @@ from keras_transformer.layers.attention import (
     RotaryAttention,
     attention_weights,
     causal_mask,
-    padding_mask,
     rotate,
 )
 from keras_transformer.layers.recurrence import SSRU
 from tests import reference
-from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, S, T, W, some
+from tests.layers.contract import ATTENTION_WEIGHTS, B, D, H, K, LayerContract, T, W, some
 
 CLIP, EVEN = 3, 2 * 7  # a distance that T exceeds, and a width of heads that is not D / H
 
@@ -48,34 +47,6 @@ class TestSSRUContract(LayerContract):
     inputs = {"x": "BTD"}
     output = "BTD"
     weight_count = 2 * D * D + D
-
-
-def test_masks_hide_padding_and_the_future_from_every_query():
-    mask = padding_mask(tf.constant([[7, 3, 0], [0, 0, 0]]), 0)
-    np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[False, False, False]]]])
-    np.testing.assert_array_equal(padding_mask(tf.constant([[7, 3, 0]]), pad_id=3), [[[[True, False, True]]]])
-    expected = [[[[True, False, False], [True, True, False], [True, True, True]]]]
-    graph = tf.function(causal_mask, input_signature=[tf.TensorSpec((), "int32")])
-    for future in (causal_mask(3), graph(3)):
-        assert future.dtype == mask.dtype == tf.bool
-        np.testing.assert_array_equal(future, expected)
-
-
-def test_weights_are_the_softmax_of_scaled_products_and_what_is_masked_weighs_nothing():
-    q, k, mask = some("queries", "BHTK"), some("keys", "BHSK"), some("attention_mask", "B1TS")
-    scores = np.asarray(q, "float64") @ np.asarray(k, "float64").swapaxes(2, 3) / K**0.5
-    np.testing.assert_allclose(attention_weights(q, k), reference.softmax(scores), rtol=1e-5)
-    weights = np.asarray(attention_weights(q, k, mask))
-    assert np.all(weights[~np.broadcast_to(mask, weights.shape)] == 0)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_row_that_may_attend_to_nothing_gives_finite_numbers(dtype):
-    q, k = tf.cast(some("queries", "BHTK"), dtype), tf.cast(some("keys", "BHSK"), dtype)
-    weights = attention_weights(q, k, tf.zeros((1, 1, 1, S), "bool"))
-    assert weights.dtype == dtype
-    assert np.isfinite(np.asarray(tf.cast(weights, "float32"))).all()
 
 
 def test_float16_products_do_not_overflow():
@@ -155,12 +126,3 @@ def test_no_attention_gives_zeros_and_a_gradient_of_0_or_the_bias_of_its_output(
     biased.output_bias.assign(np.arange(D) / 7)
     for found in (biased(x, memory), biased.step(x, 0, ())[0]):
         np.testing.assert_allclose(found, np.broadcast_to(np.arange(D) / 7, x.shape), rtol=1e-6)
-
-
-def test_the_simpler_recurrent_unit_is_that_of_kim_et_al():
-    """Its steps: `TestRecurrentDecoderContract` in tests/models/test_transformer.py."""
-    layer, x = SSRU(D), some("x", "BTD")
-    layer.build((None, None, D))
-    expected = reference.ssru(reference.weights_of(reference.randomise(layer)), np.asarray(x, "float64"))
-    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
-    assert 0 < np.count_nonzero(expected) < expected.size

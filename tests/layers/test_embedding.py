@@ -17,7 +17,7 @@ from keras_transformer.layers.embedding import (
     sinusoids,
 )
 from tests import reference
-from tests.layers.contract import NORM_WEIGHTS, B, D, LayerContract, S, T, V, W, some
+from tests.layers.contract import NORM_WEIGHTS, D, LayerContract, S, T, V, some
 
 LONG = 1031  # positions; bfloat16 cannot count past 256
 SUM = {"dropout_rate": 0.3, "norm": True, "layer_norm_epsilon": 1e-3}
@@ -70,13 +70,6 @@ class TestNoPositionsContract(TestPositionalEncodingContract):
     arguments = SUM
 
 
-def test_a_token_is_its_row_times_the_root_of_d_model_if_it_is_scaled():
-    ids = some("ids", "BT")
-    for scale, factor in ((True, D**0.5), (False, 1)):
-        layer = TokenEmbedding(V, D, scale=scale)
-        np.testing.assert_allclose(layer(ids), layer.matrix.numpy()[np.asarray(ids)] * factor, rtol=1e-6)
-
-
 @pytest.mark.parametrize("layer", [TokenEmbedding(1009, D), OutputMatrix(1009, D), LearnedPositions(1009, d_model=D)])
 def test_matrices_start_normal_with_variance_one_over_d_model(layer):
     layer.build((None, None, D))
@@ -85,17 +78,6 @@ def test_matrices_start_normal_with_variance_one_over_d_model(layer):
     assert abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
     assert np.mean(np.abs(matrix) < 1) == pytest.approx(0.6827, abs=0.02)  # normal, not uniform
     assert np.abs(matrix).max() > 3  # nor truncated
-
-
-@pytest.mark.parametrize("source_class", [TokenEmbedding, OutputMatrix])
-def test_logits_are_products_with_the_rows_of_their_source_plus_a_bias(source_class):
-    layer, states = Logits(source_class(V, D), use_bias=True), some("states", "BTD")
-    without = np.asarray(layer(states))  # a new bias is 0
-    expected = np.asarray(states, "float64") @ layer.source.matrix.numpy().astype("float64").T
-    np.testing.assert_allclose(without, expected, rtol=1e-5, atol=1e-5)
-    layer.bias.assign(np.arange(V) / 7)
-    np.testing.assert_allclose(layer(states), without + np.arange(V) / 7, rtol=1e-5, atol=1e-5)
-    assert [id(w) for w in layer.weights] == [id(layer.bias), id(layer.source.matrix)]
 
 
 @pytest.mark.parametrize("axes", ["BD", "BHTD"])
@@ -119,15 +101,6 @@ def test_sinusoids_of_near_and_far_positions_from_any_first_position(kind):
     np.testing.assert_allclose(layer(x), x + reference.sinusoids(T, D, kind, first=2), rtol=1e-5, atol=1e-5)
 
 
-def test_sinusoids_of_other_programs():
-    """As Hugging Face writes them: sin(angles[:, 0::2]), then cos(angles[:, 1::2]). Tensor2tensor ends at 10000."""
-    paper, halves = (sinusoids(tf.range(T), D, kind).numpy() for kind in SINUSOIDAL[:2])
-    np.testing.assert_array_equal(halves, np.concatenate([paper[:, 0::2], paper[:, 1::2]], axis=1))
-    row = sinusoids(tf.constant([7]), D, "sinusoidal_tensor2tensor").numpy()[0]
-    assert row[0] == pytest.approx(np.sin(7)) and row[D // 2] == pytest.approx(np.cos(7))
-    assert row[D // 2 - 1] == pytest.approx(np.sin(7 / 10000), rel=1e-5)
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_knows_positions_past_256(policy):
     layer = PositionalEncoding(D, dtype=policy)
@@ -142,14 +115,6 @@ def learned_positions():
     layer = LearnedPositions(5, d_model=D)
     layer.build((None, None, D))
     return reference.randomise(layer)
-
-
-def test_learned_positions_are_added_and_past_their_end_the_last_row_is():
-    layer, x = learned_positions(), some("x", "BTD")
-    rows = D**0.5 * layer.table.numpy()[[0, 1, 2, 3, 4, 4, 4]]
-    np.testing.assert_allclose(layer(x), np.asarray(x) + rows, rtol=1e-5, atol=1e-6)
-    at = layer.at(tf.zeros((B, W, D)), LONG)
-    np.testing.assert_allclose(at, np.broadcast_to(rows[-1], (B, W, D)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("make", [lambda: PositionalEncoding(D, first_position=2), learned_positions, NoPositions])

@@ -117,21 +117,3 @@ def test_dropout_falls_on_the_update_and_not_on_the_residual(layer_class):
     layer, x, update = layer_class(0.5), some("x", "BTD"), some("update", "BTD")
     layer.dropout.call = lambda update, training=False: 0.0 * update
     np.testing.assert_array_equal(layer(x, update, training=True), layer(x, 0.0 * update))
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="`activation` must be one of relu, gelu, .*silu. Received: activation='elu'$"):
-        FeedForward(D, F, activation="elu")
-
-
-def test_a_shape_is_the_numbers_of_a_layer_and_goes_on_to_the_layers_of_a_stack():
-    numbers = {"d_model": 6, "num_heads": 2, "d_ff": 5, "positions": "rotary", "d_key": 4}
-    shape = Encoder.shape_class(**numbers)
-    stack = Encoder(2, shape=shape, name="same")
-    assert [layer.shape for layer in stack.layers] == [shape] * 2
-    assert stack.get_config() == Encoder(num_layers=2, **numbers, name="same").get_config()
-    assert (stack.d_key, stack.shape.d_key, stack.layers[1].d_key) == (4, 4, 4)
-    layer = EncoderLayer(shape=shape, num_heads=3)  # a number goes before that of the shape
-    assert (layer.num_heads, layer.self_attention.num_heads, layer.d_model) == (3, 3, 6)
-    with pytest.raises(TypeError, match="num_head"):
-        EncoderLayer(d_model=6, num_head=2, d_ff=5)

@@ -1,7 +1,6 @@
 import dataclasses
 
 import keras
-import numpy as np
 import pytest
 
 from keras_transformer.errors import ConfigError, UserError
@@ -36,17 +35,6 @@ class Counting(SequenceToSequence):
 
     def logits(self, states):
         return self.product(states)
-
-
-def test_a_subclass_is_connected_by_its_methods_and_its_config_holds_its_arguments():
-    model = Counting(7, dtype="mixed_bfloat16", name="some")
-    source_ids, target_ids = np.array([[3, 4, 0]]), np.array([[2, 5]])
-    expected = model.logits(model.decode(target_ids, model.encode(source_ids)))
-    found = model({"source_ids": source_ids, "target_ids": target_ids})
-    assert found.shape == (1, 2, 7) and np.array_equal(found, expected)
-    config = model.get_config()
-    assert keras.dtype_policies.get(config.pop("dtype")).name == model.dtype_policy.name == "mixed_bfloat16"
-    assert config == {"vocabulary_size": 7, "extra": 3, "name": "some"}
 
 
 def test_a_missing_method_is_named_and_without_those_of_the_forward_pass_no_model_can_be_made():

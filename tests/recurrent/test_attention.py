@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.recurrent.attention import SCORES, FixedContext, LatentAttention, RecurrentAttention
+from keras_transformer.recurrent.attention import FixedContext, LatentAttention, RecurrentAttention
 from tests import reference
 from tests.layers.contract import B, D, LayerContract, S, T, some
 from tests.reference import randomise, weights_of
@@ -43,14 +43,6 @@ def test_weights_are_the_equations_of_the_papers_and_contexts_are_sums_by_them(s
             np.testing.assert_allclose(weights[row, t, :length], expected, atol=1e-5)
             np.testing.assert_allclose(contexts[row, t], expected @ states, atol=1e-5)
     assert not np.any(weights.numpy()[~np.repeat(memory["mask"][:, None], T, axis=1)])
-
-
-def test_concat_starts_as_one_matrix_of_query_and_key():
-    layer = SCORES["concat"](101)
-    layer.build((None, None, 101))
-    both = np.concatenate([layer.query.kernel, layer.key.kernel])
-    limit = (6 / (202 + 101)) ** 0.5  # of Glorot & Bengio 2010, for a matrix (202, 101)
-    assert 0.99 * limit < np.abs(both).max() <= limit
 
 
 def test_hard_attention_takes_the_most_likely_position_and_in_training_draws_with_the_probabilities():

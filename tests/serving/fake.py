@@ -103,21 +103,13 @@ class Page:
     two letters and the rest, if there is one. Each piece of a translation attends to the last piece of its own word
     with 0.75, and to the first piece of all with 0.25 more.
 
-    Attributes:
-        models: list, the names of the models.
-        lacks: set, signatures that the models do not have.
-        has_placeholders: bool; False for models that read "⟦0⟧" without "⟦", which no piece of theirs has.
-        answers: dict, text -> an error, or the outputs of all signatures.
-        holds: dict, text -> threading.Event that its answers wait for.
-        asked: list of (model, signature, text).
-        directions: list of (source, target) of the requests for `alternatives` of a model of many languages.
-        languages: `Languages` of all models, or None.
+    A test may change `lacks`, signatures that the model does not have, and `has_placeholders`, whether it reads "⟦0⟧".
+    `asked` is a list of (signature, text), and `directions` one of (source, target) of requests for `alternatives`.
     """
 
     def __init__(self, languages=None):
-        self.models, self.lacks, self.answers, self.holds, self.asked = ["translator"], set(), {}, {}, []
-        self.languages, self.directions, self.has_placeholders = languages, [], True
-        self.port = 0
+        self.lacks, self.asked, self.directions, self.has_placeholders = set(), [], [], True
+        self.languages, self.port = languages, 0
         self.start()
 
     @property
@@ -125,8 +117,8 @@ class Page:
         return f"http://{live.HOST}:{self.port}/"
 
     def start(self):
-        models = Models()
-        models.served, models.languages = self.models, self.languages
+        models = Models("translator")
+        models.languages = self.languages
         self._running = contextlib.ExitStack()
         self.port = self._running.enter_context(live.serve(Predictor(self._answer), models, port=self.port))
 
@@ -134,23 +126,17 @@ class Page:
         self._running.close()
 
     def texts(self, signature):
-        return [text for _, asked, text in self.asked if asked == signature]
+        return [text for asked, text in self.asked if asked == signature]
 
     def _answer(self, model, signature, inputs):
         text = inputs["text"][0].decode()
-        self.asked.append((model.name, signature, text))
+        self.asked.append((signature, text))
         if signature == "alternatives" and "source_lang" in inputs:
             self.directions.append((inputs["source_lang"][0].decode(), inputs["target_lang"][0].decode()))
-        if text in self.holds:
-            self.holds[text].wait(30)
-        answer = self.answers.get(text, {})
-        if isinstance(answer, Exception):
-            raise answer
         if signature in self.lacks:
             raise invalid(f'Serving signature name: "{signature}" not found in signature def')
         text = text if self.has_placeholders else text.replace("⟦", "")
-        outputs = FUNCTIONS[signature](text) | answer.get(signature, {})
-        return {name: [values] for name, values in outputs.items()}
+        return {name: [values] for name, values in FUNCTIONS[signature](text).items()}
 
 
 def written(text):

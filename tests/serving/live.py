@@ -33,13 +33,13 @@ METRICS = "/monitoring/prometheus/metrics"
 
 
 @contextlib.contextmanager
-def backend(base_paths, labels=None, batching=None):
+def backend(base_paths, labels=None):
     """Models and a predictor: name -> directory of versions, all of which are served."""
     configs = [ModelConfig(name, str(path), VersionPolicy(all={}), labels or {}) for name, path in base_paths.items()]
     models = Models(configs, Loader(), 0.05, retries=0)
     models.start()
     models.wait_until_available(2 * DEADLINE_SECONDS)
-    predictor = Predictor(models, batching)
+    predictor = Predictor(models)
     try:
         yield SimpleNamespace(models=models, predictor=predictor, metrics=predictor.metrics)
     finally:

@@ -1,5 +1,4 @@
-"""Small SavedModels, as TensorFlow 1 writes them: any shape, any dtype, any signature. Their signatures are checked by
-nobody but the graph."""
+"""Small SavedModels, as TensorFlow 1 writes them: any shape, dtype and signature, which the graph alone checks."""
 
 from pathlib import Path
 
@@ -9,13 +8,7 @@ v1 = tf.compat.v1
 
 
 def write(base_path, version, **signatures):
-    """Writes BASE_PATH/VERSION.
-
-    Args:
-        base_path: path.
-        version: int or str.
-        **signatures: name -> function () -> (dict of input tensors, dict of output tensors), called in the graph.
-    """
+    """Writes BASE_PATH/VERSION. A signature is a function, called in the graph, from nothing to (inputs, outputs)."""
     graph, info, definitions = tf.Graph(), v1.saved_model.build_tensor_info, {}
     with graph.as_default(), v1.Session(graph=graph) as session:
         for name, make in signatures.items():
@@ -28,11 +21,11 @@ def write(base_path, version, **signatures):
     return base_path
 
 
-def affine(add, shape=(None,), factor=0.5, use_resource=True):
-    """A signature x -> y = factor x + add, with a variable, that of TensorFlow 1 if it is no resource."""
+def affine(add, shape=(None,), use_resource=True):
+    """A signature x -> y = x / 2 + add, with a variable, that of TensorFlow 1 if it is no resource."""
 
     def make():
-        a = v1.get_variable(f"a{add}", initializer=factor, use_resource=use_resource)
+        a = v1.get_variable(f"a{add}", initializer=0.5, use_resource=use_resource)
         x = v1.placeholder(tf.float32, shape, "x")
         return {"x": x}, {"y": a * x + add}
 

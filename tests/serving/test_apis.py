@@ -1,29 +1,28 @@
 """REST and gRPC of the toy, and of predictors that are made up."""
 
-import contextlib
 import http.client
-import json
+import sys
 import threading
+from concurrent.futures import Future
+from unittest.mock import Mock
 
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_pb2, regression_pb2
+from tensorflow_serving.apis import classification_pb2, predict_pb2
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
-from keras_transformer.translation.options import INPUTS
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
 from serving.http_server import LONGEST_HEAD, HttpServer
 from serving.metrics import Metrics
 from serving.predictor import Prediction
 from serving.servable import SOON_DONE
+from serving.smoke_test import ODD_TEXTS, main
 from tests.serving import fake, toy
 from tests.serving.live import DEADLINE_SECONDS as SECONDS
-from tests.serving.live import HOST, METRICS, ask, connect, refusal, serve, serve_grpc, wait_for
+from tests.serving.live import HOST, METRICS, ask, backend, connect, refusal, serve, serve_grpc, wait_for
 
 MODEL = "/v1/models/toy"
 PREDICT = f"{MODEL}:predict"
@@ -75,15 +74,9 @@ def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells
     statuses |= {"FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "INTERNAL": 500}
     statuses |= {"UNAVAILABLE": 503, "DATA_LOSS": 500, "UNAUTHENTICATED": 401}  # those of TensorFlow Serving
     assert {code.name: ServingError(code, "").http_status for code in grpc.StatusCode} == statuses
-    errors = [ServingError(code, f"It is {code.name}.") for code in grpc.StatusCode if code.name != "OK"]
-    rest = iter([*errors, KeyError("my secret")])
-
-    def fail(*asked):
-        raise next(rest)
-
-    with serve(fake.Predictor(fail), toys.models) as port:
-        for error in errors:
-            assert error_of(port, {"instances": ["a"]}) == (statuses[error.code.name], error.message)
+    full = ServingError(grpc.StatusCode.RESOURCE_EXHAUSTED, "The queue is full.")
+    with serve(fake.Predictor(Mock(side_effect=[full, KeyError("my secret")])), toys.models) as port:
+        assert error_of(port, {"instances": ["a"]}) == (429, full.message)
         assert error_of(port, {"instances": ["my secret"]}) == (500, "Internal error.")
     assert "KeyError in " in caplog.text and "secret" not in caplog.text
 
@@ -111,33 +104,6 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes_or_its_time_is_over(to
         wait_for(predictor.wait_for(2).cancelled)
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text('aö😀\0"\\\ud83d', max_size=5)
-JSON = st.recursive(
-    SCALARS | st.just({"b64": "YQ=="}),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "alpha", "b64", "x"]), inner),
-    max_leaves=11,
-)
-KEYS = st.sampled_from(["instances", "inputs", "signature_name", "x"])
-BODIES = st.dictionaries(KEYS, JSON | st.sampled_from([*INPUTS])) | JSON
-
-
-def damaged(body, place):
-    """A body, and what becomes of it when a byte is lost, changed or doubled, or the connection is cut."""
-    place %= len(body) or 1
-    yield from (body, body[:place], body[place:], body[:place] + body[place + 1 :], body[: place + 1] + body[place:])
-    yield from (body[:place] + bytes([byte]) + body[place + 1 :] for byte in b'\xff\x00"[{\\')
-
-
-@settings(max_examples=40)
-@given(BODIES, st.integers(0, 999), st.sampled_from([PREDICT, f"{MODEL}/labels/stable:predict"]))
-def test_no_body_is_a_500_or_a_hang(toys, body, place, path):
-    with contextlib.closing(http.client.HTTPConnection(HOST, toys.port, timeout=SECONDS)) as connection:
-        for content in damaged(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"), place):
-            status, _, reply = ask(None, "POST", path, content, connection=connection)
-            assert status in (200, 400), (content, status, reply)
-            assert list(reply) in (["error"], ["predictions"], ["outputs"])
-
-
 def request_for(*texts):
     inputs = {"text": tf.make_tensor_proto(texts or ["one"])}
     return predict_pb2.PredictRequest(model_spec={"name": "toy"}, inputs=inputs)
@@ -158,8 +124,6 @@ def test_predict_answers_in_typed_fields_and_what_is_not_offered_is_unimplemente
     assert response.outputs["score"].float_val == [3 * toy.WEIGHT, 7 * toy.WEIGHT]
     stub = PredictionServiceStub(toys.channel)
     assert refusal(stub.Classify, classification_pb2.ClassificationRequest())[0] == "UNIMPLEMENTED"
-    assert refusal(stub.Regress, regression_pb2.RegressionRequest())[0] == "UNIMPLEMENTED"
-    assert refusal(stub.MultiInference, inference_pb2.MultiInferenceRequest())[0] == "UNIMPLEMENTED"
 
 
 ANSWER = Prediction(3, "translate", {"score": np.array([5.0], np.float32)})
@@ -208,3 +172,55 @@ def test_a_server_that_stops_answers_what_is_under_way_and_nothing_else():
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
         stopping.join(SECONDS)
         assert not stopping.is_alive()
+
+
+# The smoke test.
+
+
+class Spoilt:
+    """A predictor that depends on the neighbours of a text, and that refuses control characters."""
+
+    def __init__(self, predictor):
+        self._predictor, self.metrics = predictor, predictor.metrics
+
+    def submit(self, model, signature_name, inputs, outputs=None, **options):
+        found, future = self._predictor.submit(model, signature_name, inputs, outputs, **options).result(60), Future()
+        if any(b"\x1b" in text for text in inputs["text"]):
+            raise ServingError(grpc.StatusCode.INTERNAL, "what a text")
+        score = found.outputs["score"] - len(inputs["text"])
+        future.set_result(found._replace(outputs=found.outputs | {"score": score.astype("float32")}))
+        return future
+
+
+@pytest.fixture
+def check(toys, monkeypatch, capsys):
+    """Function (predictor, model) -> exit status and the lines of the table of a smoke test of the whole."""
+
+    def run(predictor, model="toy", models=toys.models):
+        with serve(predictor, models) as port, serve_grpc(predictor, models) as address:
+            flags = ["--url", f"http://{HOST}:{port}", "--grpc", address, "--model_name", model]
+            monkeypatch.setattr(sys, "argv", ["smoke_test", *flags])
+            with pytest.raises(SystemExit) as caught:
+                main()
+        return caught.value.code, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+def test_our_server_is_as_tensorflow_serving_in_everything_that_is_checked(tmp_path, check, is_many):
+    toy.write(tmp_path, 3, is_many)
+    with backend({"m": tmp_path}) as found:
+        status, lines = check(found.predictor, "m", found.models)
+    assert [line for line in lines[:-1] if not line.startswith("ok ")] == []
+    assert status == 0 and lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} as TensorFlow Serving"
+    assert len(lines) > 30
+
+
+def test_what_falls_short_is_said_and_nothing_else(toys, check):
+    status, lines = check(Spoilt(toys.predictor))
+    failed = [line.removeprefix("FAIL ").partition(" found ")[0] for line in lines if line.startswith("FAIL")]
+    odd = [f"answers {name}" for name in ODD_TEXTS] + ["a row gives the same alone as beside others"]
+    assert status == 1 and sorted(failed) == sorted(f"{api} {promise}" for promise in odd for api in ("REST", "gRPC"))
+    status, lines = check(toys.predictor, "other")
+    assert status == 1 and any("FAIL gRPC texts give" in line and "Servable not found" in line for line in lines)

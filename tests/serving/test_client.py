@@ -39,6 +39,8 @@ class Upper:
         if failure:
             raise failure
         texts = inputs["text"]
+        if signature_name == "explain":
+            return {"source_pieces": [[text] for text in texts], "pieces": [[text] for text in texts]}
         return {"translation": [text.upper() for text in texts], "score": [float(len(text)) for text in texts]}
 
 
@@ -91,7 +93,7 @@ def test_rows_of_every_signature_come_without_padding(api):
         ]
 
 
-def test_a_language_that_the_model_lacks_is_refused_by_name_and_others_are_asked_for(api):
+def test_the_languages_of_the_model_are_known_and_asked_for(api):
     def answer(model, signature_name, inputs):
         if signature_name == "explain":
             pieces = [[text.replace(b">>fr<< a", b"a")] for text in inputs["text"]]
@@ -104,10 +106,6 @@ def test_a_language_that_the_model_lacks_is_refused_by_name_and_others_are_asked
             assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
             with pytest.raises(TypeError, match="no option beam"):
                 client.translate(["a"], beam=3)
-        if api == "grpc":  # and of REST, the next command
-            found = command(where, b"a", "--target_lang", "xx")
-            unknown = b"error: the model has no target language xx. With one direction, omit --target_lang\n"
-            assert (found.stdout, found.stderr, found.returncode) == (b"", unknown, 2)
 
 
 def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
@@ -119,10 +117,12 @@ def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
         asked.append((signature_name, [text.decode() for text in inputs["text"]]))
         texts = [re.sub(r"[^\W\d]+(?=⟦)", "", text.decode()).encode() for text in inputs["text"]]
         scores, pieces = [0.5] * len(texts), [["▁".encode(), "⟦0⟧".encode()]]
-        both = {"translations": [[text, b"(" + text + b")"] for text in texts], "scores": [[1, 2]] * len(texts)}
         outputs = {
             "explain": {"source_pieces": pieces, "pieces": pieces},
-            "alternatives": both,
+            "alternatives": {
+                "translations": [[text, b"(" + text + b")"] for text in texts],
+                "scores": [[1, 2]] * len(texts),
+            },
             "score": {"score": scores, "token_scores": [[0.5]] * len(texts), "pieces": [[b"a"]] * len(texts)},
         }
         return outputs.get(signature_name, {"translation": texts, "score": scores})
@@ -134,8 +134,7 @@ def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
         assert client.score(["two"], ["DUO"])[0].score == 0.5
     signatures = [signature for signature, _ in asked]
     assert signatures == ["explain", "translate", "alternatives", "sample", "score"]  # the model is examined once
-    assert sorted(asked[1][1]) == sorted(["two⟦0⟧ of ⟦1⟧", "see ⟦0⟧", "⟦0⟧ two⟦1⟧"])
-    assert asked[-1][1] == ["two"]
+    assert sorted(asked[1][1]) == sorted(["two⟦0⟧ of ⟦1⟧", "see ⟦0⟧", "⟦0⟧ two⟦1⟧"]) and asked[-1][1] == ["two"]
 
 
 def test_a_gateway_asks_for_the_model_and_the_label_of_its_flags(api, tmp_path, capsys):
@@ -185,28 +184,22 @@ def test_a_server_that_is_not_there_is_unavailable_and_one_that_comes_is_found(a
 
 def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api):
     end = threading.Event()
-
-    def hang(*_):
-        end.wait(SECONDS)
-        raise BUSY
-
-    with client_of(api, hang, timeout=0.2) as client:
+    with client_of(api, lambda *_: end.wait(SECONDS), timeout=0.2) as client:
         assert refusal(client.translate, ["a"]) == ("DEADLINE_EXCEEDED", "no answer within 0.2 seconds")
         end.set()
     with client_of(api, Upper([BUSY] * 10**4), timeout=0.3, retries=10**4) as client:
         assert refusal(client.translate, ["a"])[0] in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
-def command(where, text, *flags):
-    ((name, target),) = where.items()
-    words = [sys.executable, "-m", "serving.client", f"--{name}", target, *flags]
-    return subprocess.run(words, cwd=ROOT, input=text, capture_output=True, timeout=SECONDS)
-
-
-def test_the_command_gives_a_line_for_each_line_in_order():
+def test_the_command_gives_a_line_for_each_line_in_order_or_a_mistake_in_one():
     source = b"\xef\xbb\xbfone\r\n\n\xff two\nthree words long\nx\x0by\nlast without end"
-    with serve("rest", Upper()) as where:
-        found = command(where, source, "--max_batch_size", "2")
     lines = ["ONE", "", "\ufffd TWO", "THREE WORDS LONG", "X\x0bY", "LAST WITHOUT END"]
-    assert (found.returncode, found.stderr) == (0, b"")
-    assert found.stdout.decode() == "".join(f"{line}\n" for line in lines)
+    unknown = b"error: the model has no target language xx. With one direction, omit --target_lang\n"
+    with serve("rest", Upper()) as where:
+        for flags, expected in (
+            (["--max_batch_size", "2"], (0, "".join(f"{line}\n" for line in lines).encode(), b"")),
+            (["--target_lang", "xx"], (2, b"", unknown)),
+        ):
+            words = [sys.executable, "-m", "serving.client", "--url", where["url"], *flags]
+            found = subprocess.run(words, cwd=ROOT, input=source, capture_output=True, timeout=SECONDS)
+            assert (found.returncode, found.stdout, found.stderr) == expected

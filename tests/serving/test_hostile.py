@@ -1,9 +1,11 @@
-"""A hostile client of a server in a process of its own. Bodies of all kinds: test_apis.py."""
+"""A server in a process of its own, and its hostile client. Bodies of all kinds: test_agreement.py."""
 
 import contextlib
 import gzip
 import http.client
 import random
+import re
+import signal
 import socket
 import struct
 import time
@@ -13,8 +15,8 @@ import grpc
 import psutil
 import pytest
 
-from tests.serving import small
-from tests.serving.live import HOST, METRICS, ask, connect, process_of, wait_for
+from tests.serving import small, toy
+from tests.serving.live import DEADLINE_SECONDS, HOST, METRICS, accepts, ask, connect, process_of, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +30,6 @@ BODIES = [b'{"instances": [1, 2.5]}', b'{"instances": [{"b64": "?"}]}', b"", gzi
 BODIES += [900 * b'{"a":' + b"1" + 900 * b"}", 3000 * b"[", 3000 * b'"', 999 * b"[" + 999 * b"]"]
 HEADS = ["", "Content-Encoding: gzip\r\n", "Expect: 100-continue\r\n", "Upgrade: h2c\r\n", "X: \xff\r\n"]
 BOMBS = {
-    "depth": b'{"instances":' + 4 * 10**6 * b"[",
-    "rows": b'{"instances":[' + 3 * 10**6 * b"[]," + b"[]]}",
     # A signature of its own: a batch of both widths would be refused, as in TensorFlow Serving.
     "numbers": b'{"signature_name":"text","instances":[[' + 5 * 10**6 * b"1.5," + b"1]]}",
     # A value of a float that is an object of 20 million numbers: 175 kB as gzip.
@@ -38,12 +38,33 @@ BOMBS = {
 LITTLE = 100 * 10**6  # bytes; the numbers of a bomb take 160 MB
 
 
+CONFIG = 'config {{ name: "{}" base_path: "{}" model_platform: "tensorflow" }}'
+
+
+def write_config(path, **models):
+    configs = " ".join(CONFIG.format(name, directory) for name, directory in models.items())
+    path.write_text(f"model_config_list {{ {configs} }}")
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     path = tmp_path_factory.mktemp("models")
     small.write(path / "m", 1, serving_default=small.affine(2.0), text=small.affine(1.0))
-    with process_of("--model_base_path", path / "m", "--model_name=m") as server:
-        yield server
+    toy.warm_up(toy.write(path / "toy", 3), toy.record("wait 1"))
+    write_config(path / "models.config", m=path / "m", toy=path / "toy")
+    flags = ("--model_config_file", path / "models.config", "--model_config_file_poll_wait_seconds=1")
+    with process_of(*flags) as found:
+        found.first_status, found.path = ask(found.port, "GET", "/v1/models/toy"), path
+        yield found
+
+
+def test_the_port_opens_only_when_the_model_is_available(server):
+    status, _, reply = server.first_status
+    assert status == 200 and [version["state"] for version in reply["model_version_status"]] == ["AVAILABLE"]
+    first, second = (line.split(" INFO ")[1] for line in server.lines[:2])  # said before the long work
+    assert first.startswith("loading TensorFlow") and second.startswith("loading the models")
+    loaded = next(line for line in server.lines if "loaded version 3" in line)
+    assert float(re.search(r"in ([\d.]+) s", loaded)[1]) >= 1, "the warm-up takes a second, before which nothing opens"
 
 
 def is_fine(port):
@@ -74,14 +95,14 @@ def hit(port, chance):
     return None
 
 
-def test_two_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
+def test_a_thousand_requests_of_all_kinds_are_answered_and_forgotten(server):
     port, memory, chance = server.port, psutil.Process(server.process.pid).memory_info, random.Random(5)
-    for _ in range(500):
+    for _ in range(250):
         hit(port, chance)
         is_fine(port)
     before, statuses = memory().rss, set()
     with grpc.insecure_channel(f"{HOST}:{server.grpc}") as channel:
-        for number in range(2000):
+        for number in range(1000):
             if number % 4:
                 statuses.add(hit(port, chance))
             else:
@@ -131,3 +152,36 @@ def test_a_bomb_holds_up_nobody_and_leaves_nothing(server, name):
     assert min(longer) < 0.5, "others are answered while the bomb is read"
     assert min(kept) < LITTLE
     assert [line for line in server.lines if "Traceback" in line] == []
+
+
+def test_a_changed_model_file_is_followed(server, tmp_path):
+    toy.write(tmp_path, 7)
+    config = server.path / "models.config"
+    write_config(config, new=tmp_path, toy=server.path / "toy")
+    predict = "/v1/models/new:predict", {"instances": ["a"]}
+    wait_for(lambda: ask(server.port, "POST", *predict)[0] == 200)
+    assert ask(server.port, "POST", *predict)[2]["predictions"][0]["translation"] == "7:A"
+    assert ask(server.port, "GET", "/page/models")[2] == {"models": ["new", "toy"]}
+    config.write_text("nonsense {")
+    wait_for(lambda: any("is not followed" in line for line in server.lines))
+    assert ask(server.port, "GET", "/v1/models/toy")[0] == 200
+
+
+def test_sigterm_answers_what_is_under_way_and_ends_in_order(server):
+    def begun():
+        content = ask(server.port, "GET", METRICS)[2].decode()
+        return sum(map(float, re.findall(r"queuing_latency_count\{.*\} (.*)", content)))
+
+    before = begun()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, server.port, "POST", "/v1/models/toy:predict", {"instances": ["wait 2"]})
+        wait_for(lambda: begun() > before)
+        server.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: not accepts(server.port))
+        assert not asked.done()
+        status, _, reply = asked.result(DEADLINE_SECONDS)
+    assert server.process.wait(DEADLINE_SECONDS) == 0
+    server.reader.join(DEADLINE_SECONDS)
+    assert status == 200 and reply["predictions"][0]["translation"] == "3:WAIT 2"
+    assert server.lines[-1].endswith(" INFO stopped\n")
+    assert "wait 2" not in "".join(server.lines)

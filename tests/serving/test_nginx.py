@@ -28,26 +28,14 @@ http {{
   {temporary}
 {server}}}
 """
+KINDS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="no nginx here: apt-get install nginx-light")]
 
 
-def configured(directory, changes):
-    """The kit's nginx.conf with other addresses, inside the frame that the image has around it."""
-    server = CONFIGURATION.read_text(encoding="utf-8")
-    for old, new in changes.items():
-        assert server.count(old) == 1, old
-        server = server.replace(old, new)
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    temporary = "\n  ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
-    path = directory / "nginx.conf"
-    path.write_text(MAIN.format(directory=directory, temporary=temporary, server=server))
-    return path
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The port of nginx before the local server and the gateway."""
+    """The port of nginx, with the kit's nginx.conf, before the local server and the gateway."""
     directory = tmp_path_factory.mktemp("nginx")
     toy.write(directory / "toy", 3)
     (directory / "srv").mkdir(mode=0o755)
@@ -55,14 +43,19 @@ def site(tmp_path_factory):
     port, flags = free_port(), ("--source_lang=en", "--target_lang=de")
     with both({"translator": directory / "toy"}) as server:
         with gateway_before(server.address, *flags, api=DocumentApi) as gateway:
-            changes = {
+            configuration = CONFIGURATION.read_text(encoding="utf-8")
+            for old, new in {
                 "listen 8080": f"listen {HOST}:{port}",
                 "/srv/page": str(PAGE),
                 "tensorflow-serving:8501": f"{HOST}:{server.port}",
                 "gateway:5000": f"{HOST}:{gateway}",
-            }
-            configuration = configured(directory, changes)
-            process = subprocess.Popen([NGINX, "-c", configuration, "-g", "user root;"], stderr=subprocess.PIPE)
+            }.items():
+                assert configuration.count(old) == 1, old
+                configuration = configuration.replace(old, new)
+            temporary = "\n  ".join(f"{kind}_temp_path {directory}/{kind};" for kind in KINDS)
+            path = directory / "nginx.conf"  # inside the frame that the image has around it
+            path.write_text(MAIN.format(directory=directory, temporary=temporary, server=configuration))
+            process = subprocess.Popen([NGINX, "-c", path, "-g", "user root;"], stderr=subprocess.PIPE)
             wait_for(lambda: accepts(port) or process.poll() is not None)
             yield port
             process.terminate()
@@ -80,8 +73,7 @@ def test_a_program_translates(site):
 
 def test_a_page_and_a_file_are_translated_and_the_address_of_the_file_is_one_for_its_reader(site):
     word = toy.translation("süß", 3).decode()
-    status, reply = post(site, {"q": "<p>süß</p>"})
-    assert (status, reply) == (200, {"translatedText": f"<p>{word}</p>"})
+    assert post(site, {"q": "<p>süß</p>"}) == (200, {"translatedText": f"<p>{word}</p>"})
     page = f"<p>süß</p><!-- {' ' * 2**21} -->"
     address = upload(site, "long.html", page.encode())[1]["translatedFileUrl"]
     assert address.startswith(f"http://{HOST}:{site}/download_file/")

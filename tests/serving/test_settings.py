@@ -1,7 +1,9 @@
 """Flags, files of settings, and the languages of an export."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +11,12 @@ from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
+from serving import local_server
 from serving.configuration import BatchingParameters, ModelConfig, VersionPolicy
 from serving.configuration import read_batching_parameters as read_batching
 from serving.configuration import read_model_config as read_models
 from serving.languages import Languages, languages_of, newest_languages
+from serving.local_server import run
 from serving.server import FLAGS, WITHOUT_EFFECT, boolean, parse_settings
 
 VALUES = {boolean: "true", str: "a=b"}
@@ -24,13 +28,13 @@ def model(tmp_path):
     return ["--model_base_path", str(tmp_path / "models")]
 
 
-@pytest.mark.parametrize("name", sorted({*FLAGS, *WITHOUT_EFFECT}))
-def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_told(model, name):
-    value = model[1] if name == "model_base_path" else VALUES.get(FLAGS.get(name, (str,))[0], "3")
+def test_every_flag_of_tensorflow_serving_is_accepted_and_what_is_ignored_is_told(model):
     more = {"batching_parameters_file": ["--enable_batching"]}
     more |= {"source_lang": ["--target_lang=b"], "target_lang": ["--source_lang=b"]}
-    settings, ignored = parse_settings([*model, *more.get(name, []), f"--{name}={value}"])
-    assert ignored == [name] * (name in WITHOUT_EFFECT) and getattr(settings, name) not in (None, "")
+    for name in {*FLAGS, *WITHOUT_EFFECT}:
+        value = model[1] if name == "model_base_path" else VALUES.get(FLAGS.get(name, (str,))[0], "3")
+        settings, ignored = parse_settings([*model, *more.get(name, []), f"--{name}={value}"])
+        assert ignored == [name] * (name in WITHOUT_EFFECT) and getattr(settings, name) not in (None, "")
 
 
 def test_a_wrong_flag_is_one_line_that_names_it(model):
@@ -134,10 +138,9 @@ def test_versions_are_wanted_by_the_policy_where_they_exist(tmp_path):
     ):
         found = ModelConfig("m", str(tmp_path), VersionPolicy(**policy)).wanted()
         assert {number: path.name for number, path in found.items()} == versions
-        assert ModelConfig("m", str(tmp_path / "9"), VersionPolicy(**policy)).wanted() == {}
 
 
-def test_languages_are_those_that_an_export_writes(tmp_path):
+def test_languages_are_those_that_an_export_writes_or_none(tmp_path):
     run = RunDirectory(tmp_path / "run")
     for directory in (run.path, tmp_path / "7"):
         directory.mkdir()
@@ -145,17 +148,31 @@ def test_languages_are_those_that_an_export_writes(tmp_path):
     write_manifest(tmp_path / "7", 7, {}, describe_run(run), Parity(1, 1, 1, 0.0), Loading(1.0, 1))
     assert languages_of(tmp_path / "7") == Languages("en", "pt-BR") == newest_languages(tmp_path)
     many = {"sources": {"de": "deu_Latn", "en": "eng"}, "targets": {"zh-Hant": "zt", "en": "eng", "de": "deu_Latn"}}
-    (tmp_path / "7" / "export.json").write_text(json.dumps({"run": {}, "languages": {**many, "default": ["en", "de"]}}))
+    manifest = tmp_path / "7" / "export.json"
+    manifest.write_text(json.dumps({"run": {}, "languages": {**many, "default": ["en", "de"]}}))
     found = languages_of(tmp_path / "7")
     assert found.directions() == {"en": ["de", "zh-Hant"], "de": ["zh-Hant", "en"]}
     assert [*found.codes()] == ["en", "de", "zh-Hant"] and Languages("en", "en").directions() == {"en": ["en"]}
-
-
-def test_a_manifest_without_languages_names_none(tmp_path):
-    (tmp_path / "1").mkdir()
-    nothing, half = '{"run": null}', '{"run": {"source_lang": null, "target_lang": "de"}}'
-    for manifest in ("", "{", "[]", '{"run": {}}', nothing, half):
-        (tmp_path / "1" / "export.json").write_text(manifest)
-        assert languages_of(tmp_path / "1") is None
+    for text in ("", "{", "[]", '{"run": null}', '{"run": {"source_lang": null, "target_lang": "de"}}'):
+        manifest.write_text(text)
+        assert languages_of(tmp_path / "7") is None
         with pytest.raises(ValueError, match="--source_lang and --target_lang"):
             newest_languages(tmp_path)
+
+
+def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(model):
+    (Path(model[1]) / "3" / "saved_model.pb").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="model default .* version 3: DATA_LOSS"):
+        run(parse_settings([*model, "--max_num_load_retries=0"])[0])
+
+
+def test_a_session_is_that_of_the_kit_unless_a_file_is_given(model, monkeypatch):
+    def told(has_warm_up, metrics, config):
+        pytest.fail(config.experimental.executor_type)
+
+    monkeypatch.setattr(local_server, "Loader", told)
+    for given, executor in (("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")):
+        with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
+            run(parse_settings([*model, f"--tensorflow_session_config_file={given}"])[0])
+    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
+        run(parse_settings([*model, f"--tensorflow_session_config_file={__file__}"])[0])

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
@@ -47,13 +46,12 @@ def translation(text, version):
     return f"{version}:{text.upper()}".encode()
 
 
-def record(*rows, signature="translate", **damage):
-    """A record of a warm-up: a request for these texts. `damage` are fields of its tensor."""
+def record(*rows, signature="translate"):
+    """A record of a warm-up: a request for these texts."""
     log = PredictionLog()
     request = log.predict_log.request
     request.model_spec.signature_name = signature
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(rows), tf.string))
-    request.inputs["text"].MergeFrom(TensorProto(**damage))
     return log
 
 

@@ -5,12 +5,7 @@ import numpy as np
 from keras_transformer.config import PAD_ID
 from keras_transformer.data.encoded import EncodedPairs, Sentences
 from keras_transformer.tools import lexicon
-from keras_transformer.tools.lexicon import likeliest, links, most_frequent, translation_probabilities
-from tests import tiny
-
-DAS, HAUS, BUCH, EIN = range(4, 8)
-THE, HOUSE, BOOK, A = range(5, 9)
-KOEHN = [([DAS, HAUS], [THE, HOUSE]), ([DAS, BUCH], [THE, BOOK]), ([EIN, BUCH], [A, BOOK])]
+from keras_transformer.tools.lexicon import likeliest, most_frequent, translation_probabilities
 
 
 def encoded(pairs):
@@ -44,20 +39,6 @@ def as_dict(sources, targets, t):
     return dict(zip(zip(sources.tolist(), targets.tolist(), strict=True), t.tolist(), strict=True))
 
 
-def test_links_join_every_target_token_with_every_token_of_its_source():
-    sources, targets, _, tokens = links(encoded([([7, 8], [5]), ([9], [6, 4, 6])]), np.array([0, 1]))
-    assert list(zip(sources, targets, tokens, strict=True)) == [(7, 5, 0), (8, 5, 0), (9, 6, 1), (9, 4, 2), (9, 6, 3)]
-
-
-def test_probabilities_are_those_of_koehns_example():
-    """Koehn, Statistical Machine Translation (2010), figure 4.4."""
-    expected = {1: (0.5, 0.5, 0.5), 2: (0.6364, 0.4286, 0.5714), 3: (0.7479, 0.3466, 0.6534)}
-    for iterations, (book_if_buch, book_if_ein, a_if_ein) in expected.items():
-        t = as_dict(*translation_probabilities(encoded(KOEHN), iterations))
-        found = [t[BUCH, BOOK], t[DAS, THE], t[EIN, BOOK], t[HAUS, THE], t[EIN, A], t[HAUS, HOUSE]]
-        np.testing.assert_allclose(found, [book_if_buch] * 2 + [book_if_ein] * 2 + [a_if_ein] * 2, atol=5e-5)
-
-
 def test_probabilities_are_those_of_the_definition():
     pairs = random_pairs()
     found, expected = as_dict(*translation_probabilities(encoded(pairs), 4)), plain_model_1(pairs, 4)
@@ -83,15 +64,6 @@ def test_the_likeliest_pieces_come_first_and_padding_where_there_are_none():
         found = [t[e, f] for f in row if f != PAD_ID]
         np.testing.assert_allclose(found, probabilities[:5], rtol=1e-9)
         assert row[len(found) :] == [PAD_ID] * (5 - len(found))
-
-
-def test_the_toys_words_are_found():
-    encode, size = tiny.tokenizer().tokenize, tiny.tokenizer().vocabulary_size
-    sources, targets = (encode(list(side)) for side in zip(*tiny.pairs(211), strict=True))
-    table = likeliest(encoded(list(zip(sources, targets, strict=True))), size, 3)
-    words = zip(encode(tiny.ENGLISH), encode(tiny.GERMAN), strict=True)
-    whole = [(e[0], f[0]) for e, f in words if len(e) == len(f) == 1]
-    assert len(whole) > 3 and all(f in table[e] for e, f in whole)
 
 
 def test_the_most_frequent_pieces_are_counted_in_the_target():

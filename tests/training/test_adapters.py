@@ -1,6 +1,5 @@
 import keras
 import numpy as np
-import pytest
 
 from keras_transformer.training.adapters import add_adapters, merged_weights, own_weights, trained_weights
 from keras_transformer.training.checkpoints import average_variables, save_variables
@@ -56,11 +55,3 @@ def test_the_average_of_epochs_is_that_of_the_merged_matrices(tmp_path):
     assert average_variables(paths, trained_weights(network), plain.weights, lambda: merged_weights(network)) == paths
     for weight, *values in zip(plain.weights, *each, strict=True):
         np.testing.assert_allclose(weight, np.mean(values, axis=0), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("rank", [1, 7])
-def test_the_numbers_that_are_trained_follow_from_the_rank(rank):
-    network = tiny.transformer()
-    add_adapters(network, rank)
-    widths = (sum(weight.shape) for weight in own_weights(network) if weight.path.endswith("kernel"))
-    assert sum(np.prod(weight.shape) for weight in network.trainable_weights) == rank * sum(widths)

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -59,25 +60,21 @@ def test_a_file_appears_when_it_is_whole_and_the_one_before_is_kept_under_anothe
     def contents():
         return {file.name: file.read_text() for file in tmp_path.iterdir()}
 
-    def write(temporary, text, before, error=None):
+    def fail(temporary, error):
         assert temporary.parent == tmp_path and temporary.suffix == ".keras"  # Keras looks at the suffix
         temporary.write_text("half")
-        assert contents() == {**before, temporary.name: "half"}
-        if error:
-            raise error
-        temporary.write_text(text)
+        raise error
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # names no file
-    before = {}
     for text in "abc":
+        before = contents()
         for error, raised in ((KeyboardInterrupt(), KeyboardInterrupt), (full, FileError)):
             with pytest.raises(raised) as stopped:
-                write_whole(path, functools.partial(write, text=text, before=before, error=error), previous)
+                write_whole(path, functools.partial(fail, error=error), previous)
             assert contents() == before
         assert str(stopped.value) == f"cannot write {path}: No space left on device"
-        write_whole(path, functools.partial(write, text=text, before=before), previous)
-        before = {path.name: text} | ({previous.name: before[path.name]} if before else {})
-        assert contents() == before
+        write_whole(path, functools.partial(Path.write_text, data=text), previous)
+    assert contents() == {path.name: "c", previous.name: "b"}
 
 
 def overwrite_with_text(path):
@@ -170,17 +167,6 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path, other, named
     assert refuse(path, variables(5)).startswith(f"{path} was written by a different model: {named}")
 
 
-def test_average_loses_nothing_to_float32(tmp_path):
-    value = keras.Variable([0.0], name="value")
-    paths = []
-    for n, number in enumerate([2.0**30, 1.0, 1.0, 1.0, -(2.0**30), 0.0, 0.0]):  # 2^30 + 1 is none of float32
-        value.assign([number])
-        paths.append(tmp_path / f"{n}.npz")
-        save_variables(paths[-1], [value])
-    checkpoints.average_variables(paths, [value])
-    assert value.numpy()[0] == np.float32(3 / 7)
-
-
 def test_files_that_cannot_be_read_are_named_and_left_out_of_the_average_and_without_any_the_weights_stay(
     tmp_path, capsys
 ):
@@ -269,7 +255,6 @@ def test_a_training_that_fails_at_once_leaves_no_directory(tmp_path):
 # Its model, finished or not.
 
 ALPHA = 0.7
-TEXTS = ["one two", "seven", "ten nine eight four zero"]
 
 
 @functools.cache
@@ -368,13 +353,8 @@ def test_a_finished_run_has_all_that_a_translator_needs_and_options_override_it(
     assert loaded.translate_batch(["one two", "seven"])[0] == ["eins zwei", "sieben"]
     loaded = load_translator(finished, beam_size=2, length_penalty=0.0)
     assert loaded.settings == {"beam_size": 2, "length_penalty": 0.0, **BY_SENTENCE}
-
-
-@pytest.mark.slow
-def test_it_can_be_loaded_for_several_devices(finished):
     loaded = load_translator(finished, batch_size=1, strategy=tiny.two_replicas())
     assert loaded.batch_size == 2 and len(loaded.model.weights[0].value.values) == 2
-    assert loaded.translate_batch(TEXTS)[0] == load_translator(finished).translate_batch(TEXTS)[0]
 
 
 def test_a_run_knows_how_it_divides_texts_and_a_damaged_model_is_named(finished, tmp_path):

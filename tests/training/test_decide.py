@@ -12,7 +12,6 @@ import tensorflow as tf
 from keras_transformer.config import Config
 from keras_transformer.data.corpora import epoch_weights, pairs_corpus
 from keras_transformer.data.encoded import Share
-from keras_transformer.data.pipeline import batch_shapes
 from keras_transformer.training import decide as module
 from keras_transformer.training import train
 from keras_transformer.training.decide import POLICIES, Begun, Judge, Machine, decide
@@ -57,22 +56,10 @@ def test_a_translation_may_be_longer_than_its_source_by_as_much_as_nearly_all_pa
         assert decide(Config(), replace(data(1), train=pairs), TWO_CORES, NEW)[3]["extra_length"] == expected
 
 
-@pytest.mark.parametrize(("count", "weight"), [(10_000, "0.05"), (100, "30"), (3_000, "2.5")])
-def test_an_epoch_of_a_corpus_with_a_weight_has_the_sizes_of_one_of_as_many_pairs(count, weight):
-    taken = int(count * Fraction(weight))
-    _, weighted, plan, decided = decide(Config(preset="tiny"), data(count, weight=weight), TWO_CORES, NEW)
-    _, plain, plain_plan, plain_decided = decide(Config(preset="tiny"), data(taken), TWO_CORES, NEW)
-    assert 95 <= plan.steps_per_epoch <= 200 and abs(plan.steps_per_epoch - plain_plan.steps_per_epoch) <= 2
-    assert decided["batch_tokens"] == pytest.approx(plain_decided["batch_tokens"], rel=0.02)
-    assert decided["batch_tokens"] <= 4096 and decided["passes"] == plain_decided["passes"]
-    rows = [sum(rows for rows, _, _ in batch_shapes(each.train, decided["batch_tokens"])) for each in (weighted, plain)]
-    assert rows[0] == pytest.approx(rows[1], rel=0.02)
-
-
-@pytest.mark.parametrize("how", [{"replay": 0.2}, {"temperature": 5.0}])
-def test_sizes_know_replayed_pairs_and_the_temperature(how):
+@pytest.mark.parametrize("how", [{"weight": "0.05"}, {"weight": "30"}, {"replay": 0.2}, {"temperature": 5.0}])
+def test_sizes_know_weights_replayed_pairs_and_the_temperature(how):
     sizes, lengths = [900, 4_000], [5, 11]
-    corpora = [DE, replace(DE, is_replayed="replay" in how)]
+    corpora = [replace(DE, weight=Fraction(how.get("weight", 1))), replace(DE, is_replayed="replay" in how)]
     pairs = tiny.encoded_pairs(*[[lengths[0]] * sizes[0] + [lengths[1]] * sizes[1]] * 2, 97)
     weights = epoch_weights(corpora, sizes, how.get("replay", 0.0), how.get("temperature", 1.0))
     pairs = replace(pairs, shares=tuple(itertools.starmap(Share, zip(sizes, weights, strict=True))))

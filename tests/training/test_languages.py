@@ -8,13 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sentencepiece
-import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, Config
 from keras_transformer.data.corpora import Corpus, pairs_corpus
-from keras_transformer.data.pipeline import batch_sizes, evaluation_batches, plan_epoch, training_batches
-from keras_transformer.errors import CheckpointError, ConfigError, TokenizerError
+from keras_transformer.data.pipeline import evaluation_batches, training_batches
+from keras_transformer.errors import ConfigError, TokenizerError
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import SHARED, Tokenizer
@@ -125,10 +124,7 @@ def test_a_temperature_decides_how_many_pairs_an_epoch_takes(corpus, tmp_path):
     """The square roots of 211 and of 0.04 * 211 are as 5 to 1."""
     config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.04", sampling_temperature=2.0)
     data = prepared(config)
-    taken = [183, 36]  # of 1.04 * 211 pairs
-    assert [share.weight * 211 for share in data.train.shares] == taken
-    plans = [np.concatenate(plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)) for epoch in range(2)]
-    assert [np.count_nonzero(rows < 211) for rows in plans] == taken[:1] * 2
+    assert [share.weight * 211 for share in data.train.shares] == [183, 36]  # of 1.04 * 211 pairs
 
 
 def test_a_given_tokenizer_gets_the_tags_that_it_lacks_and_languages_json_has_them(corpus, tmp_path):
@@ -225,18 +221,6 @@ def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind_and_no_r
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_that_is_resumed_keeps_its_tags_and_needs_them(corpus, tmp_path):
-    config = config_of(corpus, tmp_path / "run")
-    first = prepared(config)
-    run = RunDirectory(config.model_dir)
-    run.checkpoints.mkdir()
-    run.last.touch()
-    assert prepared(config).languages == first.languages
-    run.tags.unlink()
-    with pytest.raises(CheckpointError, match="checkpoints without their .*languages.json: put it back"):
-        prepared(config)
-
-
 def test_every_direction_is_validated_and_translated_to_its_language(both):
     (config, data), asked = both, []
     assert len(data.validation) == 26 and data.validation.directions == (("en", "de"), ("de", "en"))
@@ -269,17 +253,6 @@ def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences_and_blank_
         ("de", "en"): [(f"1 {k}", "x") for k in range(4)],
     }
     assert validation_pairs(how, corpora[0]) == [("a", "b")]
-
-
-def test_a_resumed_run_sees_the_batches_of_an_uninterrupted_one(corpus, tmp_path):
-    settings = {"sampling_temperature": 3.0, "typos": 0.5, "tags": "both"}
-    config = config_of(corpus, tmp_path / "run", "en-de", "de-en:0.2", **settings)
-    data = prepared(config)
-    vary, count = variation(config, data, 10**6), len(batch_sizes(data.train, 401))
-    whole = [*training_batches(data.train, 401, 1, vary=vary).take(2 * count + 3)]
-    resumed = [*training_batches(data.train, 401, 1, 1, 5, vary=vary).take(count - 2)]
-    for one, other in zip(whole[count + 5 :], resumed, strict=True):
-        tf.nest.map_structure(lambda a, b: np.testing.assert_array_equal(a.numpy(), b.numpy()), one, other)
 
 
 def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):

@@ -1,5 +1,6 @@
 """Whole runs on more than one corpus, and runs that go on with new text."""
 
+import itertools
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -21,9 +22,9 @@ from keras_transformer.training.origin import Origin
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.train import make_network
+from keras_transformer.training.validation import validation_bleu
 from tests import tiny
 from tests.training.curves import read_events
-from tests.training.test_train import again, train, weights_in
 
 MACHINE, BEGUN = Machine(cores=2, gpus=0, devices=None, has_bfloat16=False), Begun(None, False, {})
 NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(59, seed=7)]
@@ -42,21 +43,13 @@ def corpora(tmp_path_factory):
 
 def mixed_config(corpora, model_dir, **settings):
     names = f"files:{corpora[0]}", f"files:{corpora[1]}:0.3"
-    return again(tiny.config("", model_dir), model_dir, **{"epochs": 2, "dataset": names, **settings})
+    return replace(tiny.config("", model_dir), **{"epochs": 2, "dataset": names, **settings})
 
 
-def taken(data, epochs):
-    """How often some epochs take each training pair, int (N,)."""
-    plans = [plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch) for epoch in range(epochs)]
-    rows = np.concatenate([rows for plan in plans for rows in plan])
-    return np.bincount(rows, minlength=len(data.train))
-
-
-def test_ten_epochs_take_a_corpus_as_often_as_its_weight_says(corpora, tmp_path, capsys):
+def test_an_epoch_says_how_many_pairs_it_takes_from_each_corpus(corpora, tmp_path, capsys):
     config = mixed_config(corpora, tmp_path / "two")
     data = prepare(config, RunDirectory(config.model_dir))
-    assert [share.size for share in data.train.shares] == [211, 47]
-    assert taken(data, 10).tolist() == [10] * 211 + [3] * 47
+    assert [(share.size, float(share.weight)) for share in data.train.shares] == [(211, 1), (47, 0.3)]
     printed = capsys.readouterr().out
     assert f"corpus      files:{corpora[1]}: en to de\n" in printed and "takes" not in printed
     for size, counts in ((401, ("211", "14 or 15")), (None, ("6,119", "408 or 409"))):  # of None, it takes 29 passes
@@ -65,28 +58,8 @@ def test_ten_epochs_take_a_corpus_as_often_as_its_weight_says(corpora, tmp_path,
         assert f"epoch       takes {counts[0]} from the 211 pairs of files:{corpora[0]}\n" in printed
         assert f"epoch       takes {counts[1]} from the 47 pairs of files:{corpora[1]}\n" in printed
     config = tiny.config(f"{corpora[0]}:0.1", tmp_path / "one")
-    assert taken(prepare(config, RunDirectory(config.model_dir)), 10).tolist() == [1] * 211
-
-
-@pytest.mark.slow
-def test_every_corpus_is_validated_on_its_own_pairs_on_the_screen_and_in_the_curves(corpora, tmp_path):
-    config = mixed_config(corpora, tmp_path / "run", strategy="one_device", dropout_rate=0.3)
-    _, data, printed = train(config)
-    other, run = f"files:{corpora[1]}", RunDirectory(config.model_dir)
-    lines = [line for line in printed.splitlines() if line.startswith(f"            {other}: loss ")]
-    assert len(lines) == 2 and all("perplexity" in line and line.endswith("BLEU 5.0") for line in lines)
-    curves = read_events(run.logs / "validation")
-    for measure in ("loss", "accuracy", "perplexity", "bleu"):
-        assert len(curves[measure]) == len(curves[f"{measure}/{other}"]) == 2
-        assert [step for step, _ in curves[f"{measure}/{other}"]] == [step for step, _ in curves[measure]]
-    trainer = tiny.build_trainer(config, data)
-    trainer.network.set_weights(weights_in(run.epochs()[-1]))
-    for name, pairs in {"loss": data.validation, f"loss/{other}": data.others[other]}.items():
-        rows = np.arange(len(pairs))
-        source, labels = pairs.source.padded(rows), pairs.target.padded(rows)
-        target = np.concatenate([np.full((len(rows), 1), 2), np.where(labels == 3, 0, labels)[:, :-1]], axis=1)
-        found = trainer.evaluate({"source_ids": source, "target_ids": target}, labels, verbose=0, return_dict=True)
-        assert curves[name][-1][1] == pytest.approx(found["loss"], rel=1e-4)
+    (share,) = prepare(config, RunDirectory(config.model_dir)).train.shares
+    assert (share.size, float(share.weight)) == (211, 0.1)
 
 
 # Going on with new text.
@@ -115,19 +88,24 @@ def going_on(config, corpora, model_dir, **settings):
     return Config(**{**vars(config), **changes})
 
 
-def test_the_asked_for_share_of_every_epoch_is_replayed(finished, corpora, tmp_path, capsys):
+def test_the_asked_for_share_of_every_epoch_is_replayed_and_the_old_corpus_is_validated_on_its_own_pairs(
+    finished, corpora, tmp_path, capsys
+):
     config = going_on(finished, corpora, tmp_path / "run", replay=0.2)
     data = prepare(config, RunDirectory(config.model_dir))
     expected = 12  # of 59 pairs, a fifth
     decide(config, data, MACHINE, BEGUN)
     line = f"epoch       takes {expected} from the 211 pairs of files:{corpora[0]}, replayed\n"
     assert line in capsys.readouterr().out
-    assert [other.name for other in data.corpus.others] == [f"files:{corpora[0]}"] == list(data.others)
+    first, other = validation_bleu(config, data, list, None, None, None).parts
+    assert (first.name, first.pairs, first.batches) == ("", NEW[47:52], None)
+    assert other.name == f"files:{corpora[0]}" and other.pairs == [*data.corpus.others[0].validation][:5]
+    batches, steps = other.batches
+    assert sum(len(labels) for _, labels in itertools.islice(batches, steps)) == 13
     for epoch in range(7):
         plan = plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)
         rows = np.concatenate(plan)
         assert Counter((rows >= 47).tolist()) == {False: 47, True: expected}
-    assert set(taken(data, 211)[47:].tolist()) == {expected}
 
 
 def test_replay_of_a_corpus_or_a_run_that_is_gone_or_learnt_from_python_says_so(corpora, tmp_path):
@@ -204,5 +182,8 @@ def test_a_run_that_goes_on_is_scored_on_the_old_text_as_well_and_translates_by_
     run = RunDirectory(finished_run.path)
     results = yaml.safe_load(run.results.read_text(encoding="utf-8"))
     assert (results["corpus"], results["sentences"]) == (f"files:{corpora[1]}", 5)
-    assert [(each["corpus"], each["sentences"]) for each in results["other_corpora"]] == [(f"files:{corpora[0]}", 7)]
+    other = f"files:{corpora[0]}"
+    assert [(each["corpus"], each["sentences"]) for each in results["other_corpora"]] == [(other, 7)]
+    names = ("loss", "accuracy", "perplexity", "bleu")
+    assert {f"{name}{of}" for name in names for of in ("", f"/{other}")} <= read_events(run.logs / "validation").keys()
     assert load_model(run.model).vocabulary_size == Tokenizer.load(run.path / SHARED).vocabulary_size == 331 + 17

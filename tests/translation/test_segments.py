@@ -13,13 +13,11 @@ from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.translation import segments as segments_module
 from keras_transformer.translation.segments import (
     beginnings,
-    blocks,
     divide_into_parts,
     divisions,
     join,
     join_scores,
     pairs,
-    pieces_of,
     split_at,
 )
 from keras_transformer.translation.sentences import DIVISION
@@ -138,16 +136,7 @@ def test_between_translations_that_end_in_a_full_width_stop_no_space_is_needed()
     assert joined == ["Uno. 二。さん」 4".encode(), "1！」2".encode()]
 
 
-def test_the_score_of_a_text_is_that_of_all_its_tokens_and_that_of_one_part_stays_as_it_is():
-    segments = divide_into_parts(tf.constant(["one\ntwo\nthree", "", "four"]), tiny.tokenizer(), MAX_LENGTH)
-    log_probs, lengths, alpha = np.array([-1.1, -0.7, -2.3, -0.3]), np.array([2, 5, 11, 3]), 0.7
-
-    def penalty(length):
-        return ((5 + length) / 6) ** alpha
-
-    scores = tf.constant(log_probs / penalty(lengths), tf.float32)
-    joined = join_scores(segments, scores[:, None], tf.constant(lengths, tf.int32)[:, None], alpha)
-    np.testing.assert_allclose(joined[:, 0], [-4.1 / penalty(18), 0.0, -0.3 / penalty(3)], rtol=1e-6)
+def test_the_score_of_a_text_of_one_part_stays_as_it_is_to_the_bit():
     segments = divide_into_parts(tf.constant(["one"] * 997), tiny.tokenizer(), MAX_LENGTH)
     scores = np.random.default_rng(3).normal(size=(997, 2)).astype(np.float32)
     lengths = tf.reshape(tf.range(2 * 997), [997, 2]) % 311
@@ -190,26 +179,3 @@ def test_of_texts_as_many_parts_are_explained_as_fit(max_length, kept):
     assert owners.numpy().tolist() == [rows[p] for p in chosen]
     assert ids.to_list() == [segments.ids[p].numpy().tolist() for p in chosen]
     assert offsets.numpy().tolist() == [sum(lengths[q] for q in range(p) if rows[q] == rows[p]) for p in chosen]
-
-
-def test_alignments_of_parts_are_blocks_of_their_text():
-    labels, sources = tf.ragged.constant([[5, 6, 3], [7, 3], [8, 9, 3]]), tf.ragged.constant([[5, 6], [7, 8, 9], [4]])
-    owners, offsets = tf.constant([0, 0, 2], tf.int64), tf.constant([0, 2, 0], tf.int64)
-    values = tf.range(1.0, 16.0)
-    expected = np.zeros((3, 5, 5))
-    expected[0, :3, :2] = np.arange(1, 7).reshape(3, 2)
-    expected[0, 3:, 2:] = np.arange(7, 13).reshape(2, 3)
-    expected[2, :3, :1] = np.arange(13, 16).reshape(3, 1)
-    found = blocks(values, labels, sources, owners, offsets, tf.constant(3, tf.int64))
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_pieces_are_the_tokenizers_with_the_end_written_out_and_padding_empty():
-    rows = [[*range(4, 15)], [7, EOS_ID], [*range(300, 305), EOS_ID], []]
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tiny.tokenizer_model())
-    found = pieces_of(tiny.tokenizer(), tf.ragged.constant(rows, tf.int32)).numpy().tolist()
-    assert found == [[processor.id_to_piece(i).encode() for i in row] + [b""] * (11 - len(row)) for row in rows]
-    assert found[1][:3] == [processor.id_to_piece(7).encode(), b"</s>", b""]
-    for count in (0, 1, 3):
-        nothing = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [0] * count)
-        assert pieces_of(tiny.tokenizer(), nothing).shape == (count, 0)

@@ -8,9 +8,9 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tools.analysis.gates import attentions_of, count_heads, divide_by_attention, gated, silenced
-from keras_transformer.tools.analysis.pruning import prune, pruned_curve, to_prune
+from keras_transformer.tools.analysis.pruning import prune, to_prune
 from keras_transformer.tools.analysis.silencing import curve, least_important, losses
-from tests import reference, tiny
+from tests import tiny
 
 B, S, T, H, N = 3, 7, 5, 2, 2
 ATTENTIONS, HEADS = 3 * N, 3 * N * H
@@ -38,7 +38,7 @@ def ones():
     return [tf.ones([B, H])] * ATTENTIONS
 
 
-def test_gates_of_1_change_nothing_and_note_the_weights_of_the_paper(model):
+def test_gates_of_1_change_nothing_and_note_the_weights(model):
     expected = logits(model)
     with gated(attentions_of(model), ones()) as weights:
         np.testing.assert_array_equal(logits(model), expected)
@@ -46,9 +46,6 @@ def test_gates_of_1_change_nothing_and_note_the_weights_of_the_paper(model):
     kinds = {"encoder": (S, S), "decoder": (T, T), "cross": (T, S)}
     assert found == [(kind, layer, H, B, H, *sizes) for kind, sizes in kinds.items() for layer in range(N)]
     assert count_heads(model) == HEADS
-    alignment = reference.alignment(reference.weights_of(model), **inputs(), num_heads=H, residual=reference.post_norm)
-    squares = np.sum(np.square(weights[-N + 1 :]), axis=(0, 2))  # to memory, of all layers but the first
-    np.testing.assert_allclose(squares / squares.sum(axis=-1, keepdims=True), alignment, rtol=1e-5, atol=1e-6)
     for w in weights:
         np.testing.assert_allclose(np.sum(w, axis=-1), 1, rtol=1e-5)
     # After the context, the layers are as they were, even after an error.
@@ -84,14 +81,11 @@ def test_graphs_that_were_made_before_see_that_a_head_is_silent_and_speaks_again
 
 
 GONE = np.isin(np.arange(HEADS), [0, 4, 5, 8, 9, 11])  # all of a self-attention, and of an attention to memory
-RELATIVE = {"positions": "relative", "pre_norm": True, "attention_bias": True}
 
 
-@pytest.mark.parametrize(
-    "variant", [RELATIVE, pytest.param({"positions": "rotary"}, marks=pytest.mark.slow)], ids=["relative", "rotary"]
-)
-def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_can_be_pruned_again(variant, tmp_path):
-    model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **variant)  # rotary positions need an even d_key
+def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_can_be_pruned_again(tmp_path):
+    variant = {"positions": "relative", "pre_norm": True, "attention_bias": True}
+    model = tiny.transformer(num_layers=N, d_key=14, d_value=11, **variant)
     smaller = prune(model, GONE)
     with silenced(model, GONE):
         expected = np.asarray(model(inputs()))
@@ -99,9 +93,6 @@ def test_a_pruned_model_computes_what_the_model_with_silent_heads_computes_and_c
     assert smaller.heads == "1,2/0,2/0,1" and count_heads(smaller) == HEADS - GONE.sum()
     kernels = [a.sublayer.output_projection.kernel.shape for a in attentions_of(smaller)]
     assert kernels == [(11 * heads, model.d_model) for heads in (1, 2, 2, 1)]
-    if variant["positions"] == "relative":
-        return  # one model is enough for all the rest
-    assert model.count_params() - smaller.count_params() == GONE.sum() * 2 * model.d_model * (14 + 11)
     smaller.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(inputs()), smaller(inputs()))
     rest = np.flatnonzero(~GONE)  # the heads of the model that the smaller one has
@@ -122,26 +113,8 @@ def test_models_without_heads_and_what_cannot_be_silenced_or_pruned_are_refused(
         prune(tiny.transformer(num_key_value_heads=1), np.zeros(6, bool))
 
 
-def test_a_curve_has_a_model_of_every_size():
-    class Echo:
-        """Stands for a translator: says how many heads its model has."""
-
-        def __init__(self, model, batch_size=3):
-            self.model, self.batch_size = model, batch_size
-
-        def with_model(self, model, batch_size):
-            return Echo(model, batch_size)
-
-        def translate(self, texts):
-            return [str(count_heads(self.model))] * len(texts)
-
-    done, model = [], tiny.transformer()
-    corpus = ["a", "b"], ["x", "y"], lambda a, b: float(a[0])
-    rows = pruned_curve(Echo(model), *corpus, np.arange(6), [0, 1, 3], done.append)
-    found = [(count, score, model.heads) for count, score, _, model in rows]
-    assert found == [(0, 6, "2/2/2"), (1, 5, "1/2/2"), (3, 3, "0/1/2")]
-    assert all(speed > 0 for _, _, speed, _ in rows) and done == [1, 1, 1]
-    # One head of the last attention to memory stays.
+def test_one_head_of_the_last_attention_to_memory_is_never_pruned():
+    model = tiny.transformer()
     assert np.flatnonzero(to_prune(model, [0.5, 0.6, 0.7, 0.8, 0.1, 0.2], 3)).tolist() == [0, 1, 4]
     assert np.flatnonzero(to_prune(model, [5, 4, 3, 2, 1, 1], 5)).tolist() == [0, 1, 2, 3, 5]
 

@@ -1,11 +1,10 @@
 import gzip
 import os
-import sys
 from types import SimpleNamespace
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import create_runner
 
@@ -14,8 +13,8 @@ from keras_transformer.process import available_cores
 from keras_transformer.tools.beam import files, runner
 from keras_transformer.tools.beam.cleaning import clean_on_beam
 from keras_transformer.tools.beam.files import find_files, new_file, open_text
-from keras_transformer.tools.beam.private_api import LOCAL_RUNNER, WORKER, runner_of_processes
-from keras_transformer.tools.beam.runner import counters, pipeline_options, run
+from keras_transformer.tools.beam.private_api import LOCAL_RUNNER
+from keras_transformer.tools.beam.runner import pipeline_options, run
 from keras_transformer.tools.cleaning import processes
 from keras_transformer.tools.cleaning.examination import Examiner
 from keras_transformer.tools.cleaning.settings import CleaningSettings
@@ -48,9 +47,7 @@ def test_translations_stand_where_their_sources_stand_below_the_pattern(texts, m
     (file,) = find_files("b*.txt", "../out", ASKED)
     assert (file.source, file.target) == (str(texts / "in/b.txt"), str(texts / "out/b.txt"))
     assert file.errors == str(texts / "out/errors-b.txt.jsonl")
-
-
-def test_what_is_in_the_output_directory_is_no_input_of_a_second_start(texts):
+    # What is in the output directory is no input of a second start.
     before = targets(texts, "**.txt")
     files.prepare_output(str(texts / "out"))
     (texts / "out" / "a.txt").write_bytes(b"eins\n")
@@ -74,19 +71,12 @@ def test_files_that_cannot_be_found_or_would_be_lost_are_refused(texts):
         files.prepare_output(str(texts / "out"))
 
 
-def test_another_text_or_request_has_other_parts(texts):
-    def work(asked=ASKED):
+def test_a_file_is_finished_when_translation_and_errors_are_as_recorded_and_others_have_other_parts(texts):
+    def find(asked=ASKED):
         (file,) = find_files(str(texts / "in/a.txt"), str(texts / "out"), asked)
-        return file.work
+        return file
 
-    before = work()
-    assert before == work() != work({"beam_size": 5})
-    os.utime(texts / "in/a.txt", ns=(0, 0))
-    assert work() != before
-
-
-def test_a_file_is_finished_when_translation_and_errors_are_as_recorded(texts):
-    (file,) = find_files(str(texts / "in/a.txt"), str(texts / "out"), ASKED)
+    file = find()
     assert not file.is_finished() and file.size() is None
     contents = {file.target: b"eins\n", file.record: b'{"bytes": 5, "errors": true}', file.errors: b"{}\n"}
     for path, content in contents.items():
@@ -96,6 +86,9 @@ def test_a_file_is_finished_when_translation_and_errors_are_as_recorded(texts):
     assert file.is_finished()
     (texts / "out/a.txt").write_bytes(b"edited by hand\n")
     assert not file.is_finished()
+    assert file.work == find().work != find({"beam_size": 5}).work
+    os.utime(texts / "in/a.txt", ns=(0, 0))
+    assert find().work != file.work
 
 
 def test_a_new_file_appears_complete_takes_the_place_of_another_and_leaves_nothing(tmp_path):
@@ -179,24 +172,6 @@ def test_a_users_mistake_in_a_worker_is_one_line_and_a_bug_keeps_its_traceback(e
         run(lambda pipeline: pipeline | beam.Create([1]) | beam.Map(fail), pipeline_options(ALONE), "no.module")
 
 
-def test_the_end_of_a_worker_is_one_line_that_says_how_to_go_on(monkeypatch):
-    def lose(self, pipeline, options):
-        raise RuntimeError("Channel closed prematurely.")
-
-    monkeypatch.setattr(FnApiRunner, "run_pipeline", lose)
-    with pytest.raises(UserError, match="worker process was killed.*same command.*--direct_num_workers"):
-        run(lambda pipeline: None, pipeline_options(ALONE), "no.module")
-
-
-def test_counters_are_those_of_the_namespace():
-    def count(number):
-        beam.metrics.Metrics.counter("ours", "things").inc(number)
-        beam.metrics.Metrics.counter("others", "things").inc()
-
-    counted = run(lambda line: line | beam.Create([2, 3]) | beam.Map(count), pipeline_options(ALONE), "no.module")
-    assert counters(counted, "ours") == {"things": 5}
-
-
 def test_worker_processes_share_the_cores_and_find_the_package(monkeypatch):
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PYTHONPATH"):
         monkeypatch.setenv(name, "")
@@ -209,22 +184,6 @@ def test_worker_processes_share_the_cores_and_find_the_package(monkeypatch):
     assert runner.os.environ["PYTHONPATH"] == str(runner.PACKAGES)
 
 
-@pytest.mark.slow
-def test_a_process_of_the_command_works_and_knows_the_options(tmp_path):
-    """By Beam's own worker, and by one that notes that it was started and then works."""
-    note = "import pathlib, sys; pathlib.Path(sys.argv.pop()).touch(); "
-    note += "from keras_transformer.tools.beam.private_api import work_for_beam; work_for_beam()"
-    commands = [f"exec '{sys.executable}' -m {WORKER}", f"exec '{sys.executable}' -c '{note}' '{tmp_path}/started'"]
-    for number, command in enumerate(commands):
-        options = PipelineOptions(["--direct_num_workers", "1", "--direct_running_mode", "in_memory"])
-        with beam.Pipeline(runner_of_processes(command, options), options) as pipeline:
-            squares = pipeline | beam.Create([2, 3]) | beam.Map(lambda n: str(n * n))
-            squares | beam.io.WriteToText(str(tmp_path / str(number)), num_shards=1)
-        (path,) = tmp_path.glob(f"{number}-*")
-        assert sorted(path.read_text().split()) == ["4", "9"]
-    assert (tmp_path / "started").exists()
-
-
 WITHOUT_DUPLICATES = CleaningSettings(language_odds=0, max_ratio=0, near_duplicates=0, duplicates=False)
 
 
@@ -235,9 +194,3 @@ def test_beam_decides_as_one_process_does_whatever_the_order_of_the_input(tmp_pa
     examiner = Examiner(settings, "en", "de", ["eight seven six"])
     found = list(clean_on_beam(dirty_pairs(seed=7), examiner, tmp_path / "work", []))
     assert found == decided(dirty_pairs(), tmp_path / "other", settings=settings)
-
-
-def test_flags_that_beam_does_not_know_are_one_line_before_any_work(tmp_path):
-    with pytest.raises(UserError, match="neither this program nor Apache Beam has a flag --max_ration"):
-        next(clean_on_beam(iter([]), None, tmp_path, ["--max_ration", "3"]))
-    assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from babel.dates import get_month_names
 from keras_transformer.errors import CorpusError
 from keras_transformer.tools.cldr import times, wordings
 from keras_transformer.tools.cldr.corpus import MAX_CHARACTERS, SHARES, cldr_corpus, phrase_forms
-from keras_transformer.tools.cldr.wordings import Form, isolated_locale, unambiguous
+from keras_transformer.tools.cldr.wordings import Form, isolated_locale
 
 EN, DE = isolated_locale("en"), isolated_locale("de")
 
@@ -38,26 +38,19 @@ FORMS, MOMENT = forms(), datetime(2022, 1, 3, 15, 45)
         ("long 1", MOMENT, "January 3, 2022", "3. Januar 2022"),
         ("full 1", MOMENT, "Monday, January 3, 2022", "Montag, 3. Januar 2022"),
         ("with time 1", MOMENT, "January 3, 2022, 3:45 PM", "3. Januar 2022, 15:45"),
-        ("numeric 1", MOMENT, "1/3/2022", "3.1.2022"),
         ("short 0", time(0, 5), "12:05 AM", "00:05"),
-        ("medium 15", time(15, 5, 9), "3:05:09 PM", "15:05:09"),
         ("yMMMd 1", (date(2022, 1, 3), date(2022, 1, 7)), "Jan 3 – 7, 2022", "3.–7. Jan. 2022"),
-        ("MMMd 1", (date(2022, 1, 3), date(2022, 3, 7)), "Jan 3 – Mar 7", "3. Jan. – 7. März"),
         ("hours 9", (time(9, 5), time(15, 20)), "9:05 AM – 3:20 PM", "09:05–15:20 Uhr"),
         ("long hour +1", 1, "in 1 hour", "in 1 Stunde"),
         ("long year -1", -5, "5 years ago", "vor 5 Jahren"),
         ("number 6.2", Decimal("1234.56"), "1,234.56", "1.234,56"),
-        ("negative", Decimal("-1234.5"), "-1,234.5", "-1.234,5"),
         ("percent 3.1", Decimal("12.5"), "12.5%", "12,5 %"),
         ("name NOK", Decimal("2.50"), "2.50 Norwegian kroner", "2,50 Norwegische Kronen"),
         ("symbol EUR", Decimal("1234.5"), "€1,234.50", "1.234,50 €"),
         ("long speed-kilometer-per-hour", Decimal("1"), "1 kilometer per hour", "1 Kilometer pro Stunde"),
         ("long duration-week", Decimal("1.5"), "1.5 weeks", "1,5 Wochen"),
-        ("short mass-kilogram", Decimal("3000"), "3,000 kg", "3.000 kg"),
         ("round 6", 12_000_000, "12 million", "12 Millionen"),
-        ("duration-hour + duration-minute", (3, 1), "3 hours, 1 minute", "3 Stunden, 1 Minute"),
         ("territories FR", None, "France", "Frankreich"),
-        ("weekdays 0", None, "Monday", "Montag"),
         ("months 3", None, "March", "März"),
     ],
 )
@@ -95,17 +88,6 @@ def test_invisible_characters_become_characters_that_a_keyboard_types_and_what_a
     assert FORMS["territories FR"].say(None, isolated_locale("jbo")) is None
     # Babel cannot tell the parts of the day that zh_Hant parts such an interval by.
     assert FORMS["hours 9"].say((time(9, 5), time(9, 20)), isolated_locale("zh_Hant")) is None
-
-
-def form_saying(key, english, german):
-    return Form("", key, lambda rng: None, lambda value, locale: {EN: english, DE: german}[locale], (None,))
-
-
-def test_of_two_forms_with_one_wording_the_first_is_kept():
-    country, language = form_saying("country", "Nauru", "Nauru"), form_saying("language", "Nauru", "Nauruisch")
-    twin, mute = form_saying("twin", "Nauru", "Nauru"), form_saying("mute", "Yap", "")
-    assert list(unambiguous([country, language, twin, mute], EN, DE)) == [country, twin]
-    assert list(unambiguous([language, country], DE, EN)) == [language, country]
 
 
 def test_the_phrases_of_one_locale_do_not_depend_on_another():
@@ -151,11 +133,14 @@ def test_same_seed_gives_the_same_corpus_in_another_process_after_any_other_work
     assert said.stdout.strip() == here
 
 
-def test_splits_have_the_sizes_asked_for_and_no_source_occurs_twice(corpus):
+def test_splits_have_the_sizes_asked_for_no_source_occurs_twice_and_every_bare_name_is_in_training(corpus):
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == tuple(SIZES.values())
     assert (corpus.name, corpus.source_lang, corpus.target_lang) == ("cldr:en-de", "en", "de")
     pairs = [*corpus.train, *corpus.validation, *corpus.test]
     assert len({source for source, _ in pairs}) == len(pairs)
+    said = {name.say(None, EN): name.say(None, DE) for name in phrase_forms(EN, DE)[0]}
+    assert said.items() <= dict(corpus.train).items()
+    assert said.items() >= {("Germany", "Deutschland"), ("Swahili", "Suaheli"), ("Wednesday", "Mittwoch")}
 
 
 @pytest.mark.parametrize("languages", [("en", "es"), ("ja", "en")])
@@ -176,12 +161,6 @@ def test_every_word_held_out_is_met_in_training_and_in_the_full_corpus_often(req
     learnt = words(pair[side] for pair in corpus.train)
     asked = words(pair[side] for pair in [*corpus.validation, *corpus.test])
     assert min(learnt[word] for word in asked) >= least
-
-
-def test_every_bare_name_is_in_training(corpus):
-    said = {name.say(None, EN): name.say(None, DE) for name in phrase_forms(EN, DE)[0]}
-    assert said.items() <= dict(corpus.train).items()
-    assert said.items() >= {("Germany", "Deutschland"), ("Swahili", "Suaheli"), ("Wednesday", "Mittwoch")}
 
 
 FAMILIES = {

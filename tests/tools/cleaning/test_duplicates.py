@@ -3,21 +3,11 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_transformer.tools.cleaning.duplicates import MOST_COMPARED, comparisons, near_duplicates, repeated
-from keras_transformer.tools.cleaning.minhash import FUNCTIONS, bands, shingles, signatures, similarity
-from keras_transformer.tools.cleaning.text import skeleton
+from keras_transformer.tools.cleaning.duplicates import MOST_COMPARED, comparisons, near_duplicates
+from keras_transformer.tools.cleaning.minhash import bands, shingles, signatures, similarity
 from tests import tiny
 
 SETS = [{1, 2, 3, 4}, {1, 2, 3}, {7, 8}, {2, 3, 4, 5}, {7, 8, 9}]
-
-
-def test_of_equal_texts_the_one_with_the_smallest_key_stays():
-    keys = np.array([[5, 1], [3, 9], [3, 7], [0, 0]], np.uint64)
-    texts = np.array([[2, 2], [2, 2], [2, 2], [2, 3]], np.uint64)
-    for order in map(list, itertools.permutations(range(4))):
-        assert repeated(keys[order], texts[order])[np.argsort(order)].tolist() == [True, True, False, False]
-    same = np.ones((5, 2), np.uint64)
-    assert repeated(same, same).sum() == 4
 
 
 def test_pairs_are_compared_where_they_share_a_band():
@@ -39,20 +29,6 @@ def test_a_pair_goes_if_a_similar_one_comes_before_it():
                 expected[max(later, earlier)] = min(expected.get(max(later, earlier), 99), min(later, earlier))
         found = near_duplicates(np.zeros((len(SETS), 3), np.uint64), lambda number: [SETS[number]], least)
         assert dict(found) == expected
-
-
-def test_shingles_are_the_runs_of_four_characters_with_both_ends_and_similarity_is_that_of_jaccard():
-    assert shingles("ab") == {"\nab\n", "ab\n\n", "b\n\n\n"}
-    assert len(shingles("")) == 1
-    assert similarity([{"a", "b"}, {"c"}], [{"a"}, {"c", "d"}]) == 2 / 4 and similarity([{"a"}], [{"a"}]) == 1
-
-
-def test_the_share_of_equal_minima_estimates_the_similarity():
-    texts = [skeleton(source) for source, _ in tiny.pairs(150)]
-    minima, sets = signatures(texts), [shingles(text) for text in texts]
-    errors = [np.mean(minima[i] == minima[j]) - similarity([sets[i]], [sets[j]]) for i in range(150) for j in range(i)]
-    assert abs(np.mean(errors)) < 0.01  # no bias
-    assert np.std(errors) < 0.5 / FUNCTIONS**0.5  # the greatest standard error of a share
 
 
 @pytest.mark.parametrize(("rows", "least", "found"), [(8, 0.9, 0.98), (4, 0.8, 0.995)])

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.tools.cleaning import processes
-from keras_transformer.tools.cleaning.examination import STEPS, Examined, Examiner, HeldOut, digest
+from keras_transformer.tools.cleaning.examination import STEPS, Examiner, HeldOut
 from keras_transformer.tools.cleaning.processes import clean_in_processes
 from keras_transformer.tools.cleaning.settings import CleaningSettings
 from tests import tiny
@@ -93,10 +93,3 @@ def test_a_pair_with_a_held_out_line_on_either_side_goes_and_every_near_copy_is_
     lines = [source for source, _ in tiny.pairs(200, seed=1)]
     assert [set(one) for one in HeldOut(lines, 0.99).find(lines)] == [set(line) for line in lines]
     assert HeldOut(lines, 0.8).find(["another sentence altogether", ""]) == ["", ""]
-
-
-def test_a_line_brings_the_pair_back():
-    one = Examined(("a\u2028\udc80", "b\n"), ("a", "b"), "language_odds", "fr")
-    assert Examined.from_line(one.to_line()) == one and one.to_line().count(b"\n") == 1
-    # A key tells the sides apart.
-    assert len({digest(pair) for pair in [("a", "b"), ("b", "a"), ("a\nb", ""), ("", "a\nb"), ("a", "\nb")]}) == 5

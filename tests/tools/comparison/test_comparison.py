@@ -1,6 +1,4 @@
-import dataclasses
 import logging
-import math
 import os
 import re
 import subprocess
@@ -58,6 +56,9 @@ def test_a_comparison_is_that_of_the_program_sacrebleu(systems, tmp_path):
     p_values = [float(number) for number in re.findall(r"\(p = ([\d.]+)\)", printed)]
     assert [row.p_value for row in comparisons] == pytest.approx(p_values, abs=1e-4)
     assert re.findall(r"nrefs:\S+", printed) == [row.signature for row in comparisons]
+    # Here alone, equal scores are no difference.
+    system, _, references = systems
+    assert [row.p_value for row in compare(system, system, references, resamples=3)] == [1, 1, 1]
 
 
 def test_intervals_are_those_of_sacrebleu_for_one_system(systems):
@@ -68,51 +69,11 @@ def test_intervals_are_those_of_sacrebleu_for_one_system(systems):
         shown = row.system.score, row.system.mean, row.system.ci
         assert shown == pytest.approx((alone.score, alone._mean, alone._ci)) and row.system.p_value is None
         assert row.metric == type(metric).__name__.replace("CHRF", "chrF") and "|bs:97|seed:12345|" in row.signature
-    lines = describe_intervals(found).splitlines()
-    assert lines[0] == f"BLEU  {found[0].system.score:.1f} ({found[0].system.mean:.1f} +- {found[0].system.ci:.1f})"
-    assert lines[3].startswith("(...): mean and 95 %") and lines[4:] == [f"{r.metric} {r.signature}" for r in found]
+    of_bleu = found[0].system
+    shown = f"BLEU  {of_bleu.score:.1f} ({of_bleu.mean:.1f} +- {of_bleu.ci:.1f})"
+    assert describe_intervals(found).splitlines()[0] == shown
     bleu, *_ = intervals(system, references, tokenize="char", resamples=3)  # the tokens that are asked for
     assert bleu.system.score == pytest.approx(sacrebleu.corpus_bleu(system, [references], tokenize="char").score)
-
-
-@pytest.mark.parametrize("wrong", [1, 31])
-def test_interval_and_p_value_are_those_of_a_binomial_distribution(wrong):
-    """In a drawn test set, the number of edits is binomial.
-
-    The interval is 1.96 standard deviations. The p-value is the share of test sets with over twice as many edits.
-    Drawing decides whether exactly twice counts.
-    """
-    sentences, resamples = 211, 2003  # of five words each: TER by hand is easy
-    references = [f"a b c d {n}" for n in range(sentences)]
-    translations = [f"a b c X {n}" if n < wrong else reference for n, reference in enumerate(references)]
-    rate = wrong / sentences
-
-    def at_least(edits):
-        fewer = (math.comb(sentences, n) * rate**n * (1 - rate) ** (sentences - n) for n in range(edits))
-        return 1 - sum(fewer)
-
-    *_, ter = compare(references, translations, references, resamples=resamples)
-    error = 4 * math.sqrt(at_least(2 * wrong) / resamples)
-    most = at_least(2 * wrong) + 1 / resamples  # the test set itself counts as one that was drawn
-    assert at_least(2 * wrong + 1) - error < ter.p_value < most + error
-    deviation = math.sqrt(wrong * (1 - rate))
-    assert ter.baseline.score == pytest.approx(100 * rate / 5)
-    assert ter.baseline.mean == pytest.approx(100 * rate / 5, rel=0.05)
-    assert wrong == 1 or ter.baseline.ci == pytest.approx(100 * 1.96 * deviation / (5 * sentences), rel=0.1)
-    assert (ter.system.score, ter.system.ci) == (0, 0)
-
-
-def test_mistakes_in_other_places_are_no_difference_and_a_clear_one_is_significant_in_either_direction(systems):
-    references = [f"a b c d {n}" for n in range(23)]
-    system, baseline = (["a b c X 7" if n == 7 else r for n, r in enumerate(references)] for _ in range(2))
-    baseline[7], baseline[5] = references[7], "a b c X 5"
-    assert [row.p_value for row in compare(system, baseline, references, resamples=101)] == [1, 1, 1]
-    system, _, references = systems
-    worse = ["v w x y z"] * len(references)
-    for first, second in ((system, worse), (worse, system)):
-        rows = compare(first, second, references, resamples=199)
-        assert [row.p_value for row in rows] == [pytest.approx(1 / 200)] * 3
-        assert all(abs(row.system.score - row.baseline.score) > 50 for row in rows)
 
 
 def test_the_seed_is_always_the_same_and_part_of_the_signature(systems, monkeypatch):
@@ -143,28 +104,10 @@ def test_a_comparison_says_a_warning_once_and_leaves_sacrebleu_as_it_was(caplog)
 
 
 def test_unequal_counts_are_named_and_resamples_must_be_positive():
-    with pytest.raises(UserError, match="2 system, 3 references"):
-        intervals(["a"] * 2, ["a"] * 3)
     with pytest.raises(UserError, match="2 system, 3 baseline, 3 references"):
         compare(["a"] * 2, ["a"] * 3, ["a"] * 3)
     with pytest.raises(UserError, match="resamples=0"):
         compare(["a"], ["a"], ["a"], resamples=0)
-
-
-def test_a_comparison_is_a_table_with_a_legend_and_signatures(systems):
-    rows = compare(*systems, resamples=7)
-    for row in rows:
-        row.baseline.score, row.baseline.mean, row.baseline.ci = 9.96, 9.94, 0.06
-        row.system.score, row.system.mean, row.system.ci = 38.46, 38.44, 1.25
-    rows = [dataclasses.replace(row, p_value=0.03149) for row in rows]
-    lines = describe_comparison(rows).splitlines()
-    assert lines[0].split() == ["system", "baseline", "p"]
-    assert [line.split(maxsplit=1)[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
-    for line in lines[1:4]:
-        assert re.split(r"  +", line)[1:] == ["38.5 (38.4 +- 1.2)", "10.0 (9.9 +- 0.1)", "0.031"]
-        assert line.index("38.5") == lines[0].index("system") and line.index("10.0") == lines[0].index("baseline")
-    assert "95 %" in lines[4] and "p:" in lines[5]
-    assert lines[6:] == [f"{row.metric} {row.signature}" for row in rows]
 
 
 REFERENCE = "the cat sat on the mat by the door"
@@ -174,7 +117,6 @@ def test_groups_have_about_equally_many_sentences_the_shortest_first():
     for lengths, most, groups in (
         ([5, 1, 3, 2, 4, 6], 3, [("1 to 2", [1, 3]), ("3 to 4", [2, 4]), ("5 to 6", [0, 5])]),
         ([7, 7, 7, 9], 2, [("7", [0, 1, 2]), ("9", [3])]),  # sentences of one length stay together
-        ([0, 4], 6, [("0", [0]), ("4", [1])]),
     ):
         assert length_groups(lengths, most) == groups
 
@@ -195,11 +137,9 @@ def test_repetitions_are_counted():
         ("a man in a man in a hat", 3),  # "a man in" twice in a row, and "man in a" behind its first word; "a man in a"
         ("on the left of it and on the left of me", 1),  # "on the left of" again
         ("Lampendelelelel, Filzzzzhut", 2),
-        ("Schifffahrt, WWW, 1000000", 0),
         ("哈哈", 0),  # many words have two equal characters
         ("我我我我我我", 2),  # a word of three characters twice, and one character more than three times
         ("我们走我们走吧", 1),
-        ("สวัสดีครับสวัสดีครับ", 1),
     ):
         assert repetitions(text) == places
 
@@ -209,14 +149,11 @@ def test_faults_are_told_by_the_source_and_the_references():
         (REFERENCE, [REFERENCE], "x", []),
         (f"{REFERENCE} door", [REFERENCE], "x", ["repeats itself"]),
         ("no no", [REFERENCE[:11]], "nein nein", []),  # the source says it twice, too
-        ("no no", ["oh no no", REFERENCE[:11]], None, []),
         ("the cat sat on the", [REFERENCE], "x", ["far too short"]),  # 5 of 9 words
-        ("the", ["the cat"], "x", []),  # of short texts, one word says nothing
         ("", ["cat"], "x", ["far too short"]),
         ("the cat sat on it", [REFERENCE, "it sat there"], "x", []),  # the shortest reference counts
         ("we all saw how it sat down here", ["it sat"], "x", ["far too long"]),
         ("Die Katze saß da", ["The cat sat there"], "Die Katze saß da", ["left as the source"]),
-        ("我我我我我我", ["我走吧好了呢"], "x", ["repeats itself"]),
     ):
         assert faults_of(hypothesis, references, source) == faults and set(faults) <= measures.FAULTS.keys()
 
@@ -243,7 +180,6 @@ def test_words_are_marked_where_another_text_differs():
         ("a b c", "a x c", ["a y c"], [("a", SAME), (" ", SAME), ("b", WRONG), (" c", SAME)]),
         ("b b", "", ["b"], [("b", RIGHT), (" ", SAME), ("b", WRONG)]),  # as often as the reference has it
         ("a a", "a", ["a"], [("a", SAME), (" ", SAME), ("a", WRONG)]),  # the first one has used the reference up
-        ("x y.", "z.", ["x q", "p y"], [("x y", RIGHT), (".", SAME)]),  # each reference has one of the words
         (" a\u00a0 ", "b", ["c"], [(" ", SAME), ("a", WRONG), ("\u00a0 ", SAME)]),
         ("我走", "我来", ["我去"], [("我", SAME), ("走", WRONG)]),
         (" ", "a", ["a"], [(" ", SAME)]),
@@ -281,30 +217,25 @@ def test_the_lists_of_two_systems_begin_with_what_is_most_striking():
 
 
 ROOT = Path(__file__).parents[3]
-# A stand-in for the package unbabel-comet, whose interface is that of version 2.2.7: COMET is 1 where a translation is
-# its reference, and 0.25 where it is not. It needs the source of each.
+# A stand-in for the package unbabel-comet, with the part of its interface (version 2.2.7) that is used: COMET is 1
+# where a translation is its reference, and 0.25 where it is not. It needs the source of each.
 COMET = """
 import logging
 import pathlib
+from types import SimpleNamespace
 
 logging.basicConfig(level=logging.INFO, force=True)
 
 
-class Prediction(dict):
-    __getattr__ = dict.__getitem__
-
-
 class Model:
-    def predict(self, samples, batch_size=16, gpus=1, devices=None, mc_dropout=0, progress_bar=True,
-                accelerator="auto", num_workers=None, length_batching=True):
+    def predict(self, samples, batch_size=16, progress_bar=True):
         assert batch_size == 7 and not progress_bar
-        for sample in samples:
-            assert sample.keys() == {"src", "mt", "ref"} and sample["src"] == sample["ref"].upper()
+        assert all(sample["src"] == sample["ref"].upper() for sample in samples)
         scores = [1.0 if sample["mt"] == sample["ref"] else 0.25 for sample in samples]
-        return Prediction(scores=scores, system_score=sum(scores) / len(scores))
+        return SimpleNamespace(system_score=sum(scores) / len(scores))
 
 
-def load_from_checkpoint(checkpoint_path, reload_hparams=False, strict=False, local_files_only=False):
+def load_from_checkpoint(checkpoint_path, local_files_only=False):
     assert local_files_only and checkpoint_path.endswith("model.ckpt")
     if not pathlib.Path(checkpoint_path).read_bytes():
         raise OSError("We couldn't connect to 'https://huggingface.co'\\nto load xlm-roberta-large.")
@@ -359,21 +290,17 @@ def test_comet_is_printed_and_reported_for_one_system_and_for_two(work, monkeypa
     assert '"metric":"COMET"' in report.read_text("utf-8") and '"0.8125"' in report.read_text("utf-8")
 
 
-def test_all_references_count_and_the_package_does_not_change_what_is_logged(work):
+def test_a_model_leaves_the_log_as_it_was_and_one_that_is_missing_or_cannot_be_opened_is_named_in_one_line(work):
+    model = work / "checkpoints/model.ckpt"
+    unknown = "We couldn't connect to 'https://huggingface.co' to load xlm-roberta-large."
     root = logging.getLogger()
     before = [*root.handlers], root.level
-    model, references = load_comet(work), [["a", "a"], ["b", "b"]]
+    references = [["a", "a"], ["b", "b"]]  # all of them count
+    assert comet_score(load_comet(work), ["a", "x"], references, ["A", "B"], 7) == (1 + 1 + 0.25 + 0.25) / 4
     assert ([*root.handlers], root.level) == before
-    assert comet_score(model, ["a", "x"], references, ["A", "B"], 7) == (1 + 1 + 0.25 + 0.25) / 4
-
-
-def test_a_model_that_is_missing_or_cannot_be_opened_is_named_in_one_line(work):
-    model, settings = work / "checkpoints/model.ckpt", work / "hparams.yaml"
-    unknown = "We couldn't connect to 'https://huggingface.co' to load xlm-roberta-large."
     for change, message in (
         (lambda: model.write_bytes(b""), f"the COMET model {work} cannot be opened: {unknown}"),
-        (settings.unlink, f"no COMET model at {work}: there is no file hparams.yaml"),
-        (lambda: model.rename(settings), f"no COMET model at {work}: there is no file checkpoints/model.ckpt"),
+        (model.unlink, f"no COMET model at {work}: there is no file checkpoints/model.ckpt"),
     ):
         change()
         with pytest.raises(UserError) as caught:

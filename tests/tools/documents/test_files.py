@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
-import yaml
 
 import keras_transformer as kt
 from keras_transformer.errors import FileError, UserError
@@ -38,19 +37,6 @@ def test_a_document_is_written_when_it_is_complete(tmp_path):
     assert target.read_text() == "<p>ONE <b>TWO</b></p>" and sorted(tmp_path.iterdir()) == [source, target]
 
 
-def test_a_document_is_packed_as_its_name_says(tmp_path):
-    text = b"1\n00:00:01,000 --> 00:00:02,000\none\n"
-    (tmp_path / "a.srt.gz").write_bytes(gzip.compress(text))
-    for name in ("b.srt.gz", "b.srt"):
-        kt.translate_document(UPPER, tmp_path / "a.srt.gz", tmp_path / name)
-    assert (tmp_path / "b.srt").read_bytes() == text.replace(b"one", b"ONE")
-    assert gzip.decompress((tmp_path / "b.srt.gz").read_bytes()) == text.replace(b"one", b"ONE")
-    (tmp_path / "a.srt.gz").write_bytes(gzip.compress(text)[:-5])
-    with pytest.raises(FileError, match="cannot read .*a.srt.gz"):
-        kt.translate_document(UPPER, tmp_path / "a.srt.gz", tmp_path / "c.srt")
-    assert not list(tmp_path.glob("c.*"))
-
-
 def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
     marked = {"lines": "a", "html": "a", "markdown": "# a", "po": 'msgid ""\nmsgstr "x"'}
     for format, text in {**marked, "srt": "0:00:01,0 --> 0:00:02,0\na"}.items():
@@ -65,13 +51,35 @@ def test_mistakes_are_told(tmp_path):
         translate_bytes(UPPER, b"", "pdf")
     with pytest.raises(UserError, match="a.txt is no text: it is a zip archive"):
         translate_bytes(UPPER, b"PK\x03\x04one", "lines", "a.txt")
-    with pytest.raises(FileError, match="cannot read .*nowhere.html: No such file"):
-        kt.translate_document(UPPER, tmp_path / "nowhere.html", tmp_path / "b.html")
+    (tmp_path / "a.srt.gz").write_bytes(gzip.compress(b"one\n")[:-5])
+    with pytest.raises(FileError, match="cannot read .*a.srt.gz"):
+        kt.translate_document(UPPER, tmp_path / "a.srt.gz", tmp_path / "c.srt")
     (tmp_path / "a.txt").write_text("one")
     with pytest.raises(FileError, match="cannot write .*a.txt/b.txt: File exists"):
         kt.translate_document(UPPER, tmp_path / "a.txt", tmp_path / "a.txt" / "b.txt")
-    with pytest.raises(UserError, match="`target_lang` must be the code of a language, .* Received: 'German'"):
-        translate_bytes(SAME, b"", "html", target_lang="German")
+
+
+def test_a_document_of_another_kind_is_refused_in_one_line():
+    for format, text, named in (
+        ("android", "<manifest/>", "is no Android resource: its first element is `manifest`, not `resources`"),
+        ("qt", "const a = 1;", "is not well-formed XML: line 1.*--format lines"),
+        ("resx", "<svg/>", "is no resource of .NET: its first element is `svg`, not `root`"),
+        ("stringsdict", "<svg/>", "is no property list of Apple: its first element is `svg`, not `plist`"),
+        ("json", "{\n'a': 1}", "is no JSON: .* line 2 column 1.*--format lines"),
+        ("json", "[" * 100_000, "is no JSON: "),
+        ("yaml", "a: [\nb", "is no YAML: .*line 2, column 2.*--format lines"),
+        ("apple", '/* a */\n"a" = b;', "is no file of Apple's strings: line 2 cannot be read: .*--format lines"),
+        ("po", 'msgid ""\nmsgstr "x"\nmsgid "open', "is no gettext catalogue: line 3 belongs to no message"),
+        ("xliff", "<tmx/>", "is no XLIFF: it has no element `xliff`"),
+        *(("xliff", text, "is not well-formed XML: line 3, column ") for text in ("<a>\n<b>\n</a>", "<a>\n\n&x;</a>")),
+        ("docx", "text", "is no Word document: File is not a zip file"),
+        ("srt", "one\n", "has no subtitles: a line such as 00:00:01,000 -->"),
+        ("vtt", "one\ntwo", "is no WebVTT: its first line must begin with WEBVTT. Received: 'one'"),
+        ("ass", "[Events]\none", "has no subtitles: each needs a line that begins with `Dialogue:`"),
+    ):
+        with pytest.raises(UserError, match=f"the document {named}") as caught:
+            translate_bytes(UPPER, text.encode(), format)
+        assert "\n" not in str(caught.value)
 
 
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\nmsgid "one café charset=x"\nmsgstr ""\n'
@@ -130,15 +138,6 @@ def test_a_browser_reads_latin_1_as_windows_1252_a_mark_of_byte_order_decides_an
         translate_bytes(SAME, PO.format("ASCII").encode(), "po", "a.po")
 
 
-@pytest.mark.parametrize("tag", ["<HTML class=x LANG={}>", '<html xml:lang="{0}" lang="{0}">', '<html hreflang="en">'])
-def test_a_page_declares_the_language_of_its_translation(tag):
-    page = f'<!-- <html lang="en"> -->{tag}<p lang="en">a</p><a hreflang="en">b</a></html>'
-    for before, after in (("en", "de"), ("de-AT", "de-AT")):  # a kind of German
-        source = page.format(before).encode()
-        assert translate_bytes(SAME, source, "html", target_lang="de").decode() == page.format(after)
-        assert translate_bytes(SAME, source, "html") == source
-
-
 def test_xliff_declares_the_language_of_its_targets():
     old = '<xliff version="1.2"><file source-language="en"/><file original="a" target-language=\'fr\' x="y"/></xliff>'
     found = translate_bytes(SAME, old.encode(), "xliff", target_lang="pt-BR").decode()
@@ -154,16 +153,16 @@ def test_xliff_declares_the_language_of_its_targets():
 
 def test_the_run_or_the_export_tells_the_language(tmp_path):
     (tmp_path / "1").mkdir()
-    weights, model = tmp_path / "checkpoints" / "epoch_1.npz", tmp_path / "1" / "saved_model.pb"
-    assert language_of(SimpleNamespace(files=[weights])) is None and language_of(SAME) is None
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"target_lang": None}))
-    assert language_of(SimpleNamespace(files=[weights])) is None
-    (tmp_path / "results.yaml").write_text(yaml.safe_dump({"target_lang": "pt_br"}))
-    assert language_of(SimpleNamespace(files=[weights])) == "pt-br"
-    (tmp_path / "1" / "export.json").write_text(json.dumps({"run": {"target_lang": "ja"}}))
-    assert language_of(SimpleNamespace(files=[model])) == "ja"
-    (tmp_path / "1" / "export.json").write_text(json.dumps({"run": {"target_lang": "target"}}))  # pairs have no code
-    assert language_of(SimpleNamespace(files=[model])) is None
+    run, model = (SimpleNamespace(files=[tmp_path / path]) for path in ("checkpoints/1.npz", "1/saved_model.pb"))
+    assert language_of(run) is None and language_of(SAME) is None
+    for translator, name, content, language in (
+        (run, "config.yaml", {"target_lang": None}, None),
+        (run, "results.yaml", {"target_lang": "pt_br"}, "pt-br"),
+        (model, "1/export.json", {"run": {"target_lang": "ja"}}, "ja"),
+        (model, "1/export.json", {"run": {"target_lang": "target"}}, None),  # pairs have no code
+    ):
+        (tmp_path / name).write_text(json.dumps(content))  # which is YAML, too
+        assert language_of(translator) == language
 
 
 def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_given():

@@ -1,6 +1,5 @@
 import pytest
 
-from keras_transformer.errors import UserError
 from keras_transformer.tools.documents.files import translate_bytes
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, source_of
 
@@ -67,6 +66,7 @@ def test_a_subtitle_ends_where_the_next_one_begins_and_text_behind_a_blank_line_
         ("1\r\nTIMES\r\none a\r\n \r\n\r\n- two b\r\n- c", "1\r\nTIMES\r\na one\r\n \r\n\r\n- b two\r\n- c"),
         ("1\nTIMES\n\n2\nTIMES\none\n3xyz\n3\nTIMES\n", "1\nTIMES\n\n2\nTIMES\n3xyz\none\n3\nTIMES\n"),
         ("1\nTIMES\n\none a\n7\n\n2\nTIMES\nb", "1\nTIMES\n\n7 a\none\n\n2\nTIMES\nb"),
+        ("1\nTIMES\na\n-\n-\none\n", "1\nTIMES\none\n-\n-\na\n"),  # without a blank line, which would end it
     ):
         source, target = (text.replace("TIMES", "00:00:01,000 --> 00:00:04,000") for text in (source, target))
         assert translate_bytes(BACKWARDS, source.encode(), "srt").decode() == target
@@ -93,13 +93,3 @@ def test_dialogue_keeps_its_marks_and_drawings():
     assert r"{\an8}four" in found and r"{\i1}two{\i0}" in found and found.count(r"\N") == 1
     places = [found.index(mark) for mark in (r"{\k20}", r"{\k30}", r"{\c&", r"{\c}")]
     assert places == sorted(places)
-
-
-def test_files_without_subtitles_are_refused():
-    for format, text, words in (
-        ("srt", b"one\n", "the document has no subtitles: a line such as 00:00:01,000 -->"),
-        ("vtt", b"one\ntwo", "the document is no WebVTT: its first line must begin with WEBVTT. Received: 'one'"),
-        ("ass", b"[Events]\none", "the document has no subtitles: each needs a line that begins with `Dialogue:`"),
-    ):
-        with pytest.raises(UserError, match=words):
-            translate_bytes(SAME, text, format)

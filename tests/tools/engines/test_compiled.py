@@ -9,17 +9,16 @@ from keras_transformer.errors import ExportError, UserError
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.export.warmup import read_warm_up, size_of
-from keras_transformer.models import transformer
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.presets import PROGRAM_ROWS
-from keras_transformer.tools.engines.compiled import CompiledExport, Programs, checked_programs
+from keras_transformer.tools.engines.compiled import CompiledExport, Programs, checked_programs, texts_of_programs
 from keras_transformer.tools.ensemble import Ensemble
 from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.in_cpp import run_in_cpp
 
-PROGRAMS, EXPORTED = Programs((1, 3), (3, 6)), Programs((1, 3), (4, 9))
+PROGRAMS, EXPORTED = Programs((1, 3), (3, 6)), Programs((2,), (9,))
 TEXTS = ["one", "one two", "two five nine one", "ten nine eight four zero", "five", "one two three four five six seven"]
 CODES = {"source_lang": ["en", "de", "fr"], "target_lang": ["de", "fr", "en"]}
 
@@ -43,13 +42,7 @@ def assert_equal(found, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "how"),
-    [
-        (lambda: tiny.transformer(autoregression="ssru", frame="3/4/5"), {}),
-        (several, {"tokenizer": tiny.keeping_tokenizer, "protect": True}),
-        (recurrent, {"beam_size": 1}),
-    ],
-    ids=["ssru", "ensemble", "recurrent"],
+    ("model", "how"), [(several, {"tokenizer": tiny.keeping_tokenizer, "protect": True}), (recurrent, {"beam_size": 1})]
 )
 def test_programs_translate_as_ops_do_in_every_size_and_past_it(model, how):
     how = {"beam_size": 3, "batch_size": 4, "extra_length": 9, **how}
@@ -65,9 +58,8 @@ def test_programs_translate_as_ops_do_in_every_size_and_past_it(model, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["source", "decoder"])
-def test_programs_know_the_direction_of_every_row(place):
-    plain = tiny.many_languages(place, beam_size=3)
+def test_programs_know_the_direction_of_every_row():
+    plain = tiny.many_languages("decoder", beam_size=3)
     fast = plain.with_model(plain.model, programs=PROGRAMS)
     assert_equal(fast.translate_scored(TEXTS[:3], **CODES), plain.translate_scored(TEXTS[:3], **CODES))
 
@@ -90,30 +82,49 @@ def test_sizes_that_no_program_can_have_are_refused():
         checked_programs(PROGRAMS, Own(tiny.VOCABULARY, **tiny.SIZES))
 
 
+def test_each_program_has_a_text_that_warms_it_up():
+    programs = Programs((1, 3), (4, 9))
+    sizes = [(each["rows"], each["length"], each["steps"]) for each in programs.listed()]
+    assert sizes == [(1, 4, 6), (3, 4, 6), (1, 9, 13), (3, 9, 13)]
+    texts, rows = zip(*texts_of_programs(programs, tiny.tokenizer()), strict=True)
+    pieces = tiny.tokenizer().encode([*texts]).row_lengths().numpy()
+    lengths = [min(length for length in programs.lengths if length >= number) for number in pieces]
+    assert [*zip(rows, lengths, strict=True)] == [size[:2] for size in sizes]
+
+
+class Checked(CompiledExport):
+    """Asks for the proof of wrong programs, too."""
+
+    def check(self, translate_batch, sentences):
+        super().check(translate_batch, sentences)
+
+        def translate_otherwise(batch):
+            texts, scores = translate_batch(batch)
+            return [text.upper() for text in texts], scores
+
+        with pytest.raises(ExportError, match="a compiled program translates"):
+            super().check(translate_otherwise, sentences)
+        self.is_checked = True
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A version, which a Session and Python in another process have proven."""
-    export = CompiledExport(tiny.beam_translator(), programs=EXPORTED)
-    return export_version(export, tmp_path_factory.mktemp("compiled"), sentences=TEXTS)
+    export = Checked(tiny.beam_translator(), programs=EXPORTED)
+    path = export_version(export, tmp_path_factory.mktemp("compiled"), sentences=TEXTS)
+    assert export.is_checked
+    return path
 
 
 @pytest.mark.slow
-def test_an_export_lists_its_programs_warms_each_of_them_up_and_compiles_nothing_else(exported):
-    manifest = read_manifest(exported)
-    sizes = [(each["rows"], each["length"], each["steps"]) for each in manifest["programs"]]
-    assert sizes == [(1, 4, 6), (3, 4, 6), (1, 9, 13), (3, 9, 13)]
-    assert manifest["parity"]["equal"] == manifest["parity"]["sentences"]
-    warm = set()
-    for request in read_warm_up(exported):
-        length = len(tiny.tokenizer().encode(tf.make_ndarray(request.inputs["text"]).tolist())[0])
-        if request.model_spec.signature_name == "translate":
-            warm.add((size_of(request), min((each for each in EXPORTED.lengths if each >= length), default=None)))
-    assert {(rows, length) for rows, length, _ in sizes} <= warm
+def test_an_export_lists_its_programs_warms_them_up_and_compiles_nothing_else(exported):
+    assert read_manifest(exported)["programs"] == EXPORTED.listed()
+    requests = [each for each in read_warm_up(exported) if each.model_spec.signature_name == "translate"]
+    warm = {(tf.make_ndarray(each.inputs["text"])[0].decode(), size_of(each)) for each in requests}
+    assert {*texts_of_programs(EXPORTED, tiny.tokenizer())} <= warm
     functions = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def.library
     compiled = [each for each in functions.function if each.attr["_XlaMustCompile"].b]
     assert len(compiled) == 2  # of all sizes: one reads the source, the other takes the steps
-    nodes = [node for each in functions.function for node in each.node_def]
-    assert not any(node.op.startswith(("PyFunc", "EagerPyFunc")) for node in nodes)
 
 
 @pytest.mark.slow
@@ -123,11 +134,3 @@ def test_the_c_library_runs_programs_with_xla_and_says_what_is_missing_without(e
     assert found.returncode == 0, found.stderr.decode()
     assert found.stdout.decode().splitlines() == tiny.beam_translator().translate(texts)
     assert b"XLA compilation disabled" in run_in_cpp(exported, texts, xla="off").stderr
-
-
-@pytest.mark.slow
-def test_a_program_that_translates_otherwise_is_no_export(tmp_path, monkeypatch):
-    monkeypatch.setattr(transformer, "written", lambda past, newest, position: past)
-    with pytest.raises(ExportError, match="a compiled program translates"):
-        export_version(CompiledExport(tiny.beam_translator(), programs=Programs((2,), (9,))), tmp_path, sentences=TEXTS)
-    assert not list(tmp_path.glob("1"))

@@ -7,14 +7,14 @@ import ctranslate2
 import numpy as np
 import pytest
 import sentencepiece
-import tensorflow as tf
 
+import keras_transformer as kt
 from keras_transformer.config import BOS_ID
 from keras_transformer.errors import ExportError
 from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
-from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
+from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.presets import split_frame_setting
 from keras_transformer.tokenizer import Tokenizer, train_tokenizer
 from keras_transformer.tools.engines import ctranslate2 as export_module
@@ -32,11 +32,10 @@ MBART |= {"scale_embeddings": False, "attention_bias": True, "pre_norm": True, "
 RELATIVE = {"positions": "relative", "relative_clip": 3, "num_heads": 6, "d_key": 5, "num_key_value_heads": 2}
 TIED = {**LEARNED_POSITIONS, "num_key_value_heads": 1, "num_decoder_layers": 2}  # one table of positions
 OTHERS = [
-    {"frame": "5,7/3/3", "positions": "sinusoidal_tensor2tensor", "first_position": 2, "pre_norm": True},
+    {**tiny.OPUS, "frame": "5,7/3/3", "first_position": 2, "pre_norm": True, "tie_embeddings": False},
     {"positions": "rotary", "num_layers": 2, "d_key": 6, "num_key_value_heads": 1, "pre_norm": True},
     {"positions": "none", "d_key": 7, "activation": "gelu_sigmoid", "embedding_norm": True},
     {"positions": "sinusoidal_halves", "first_position": 2, "attention_bias": True, "activation": "gelu_tanh"},
-    {**tiny.OPUS, "tie_embeddings": False},
 ]
 
 
@@ -80,34 +79,55 @@ def check(export, path):
     np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
 
 
+def imported(export, path):
+    """The model of a run that is made of an export."""
+    (path / "export.json").write_text(json.dumps(export.describe(path)), "utf-8")
+    return load_model(kt.import_model(path, path / "run").path / "model.keras")
+
+
+def differences(model, other):
+    """The paths of the weights that are not equal to the bit. A table of positions becomes as long as the engine's."""
+    mine, theirs = ({weight.path: np.array(weight) for weight in each.weights} for each in (model, other))
+    assert mine.keys() == theirs.keys()
+    return [path for path in mine if not np.array_equal(mine[path], theirs[path][: len(mine[path])])]
+
+
 @pytest.mark.parametrize(
     "variant",
     [{**MBART, "frame": "/3,5/"}, *(pytest.param(each, marks=pytest.mark.slow) for each in (TIED, RELATIVE, *OTHERS))],
     ids=str,
 )
-def test_the_engine_translates_and_scores_as_every_variant_of_the_transformer_does(tmp_path, variant):
+def test_every_variant_is_translated_and_scored_by_the_engine_and_comes_back_equal_to_the_bit(tmp_path, variant):
     """Random weights, so that nothing is left at 0 or 1. The test after this one has the Transformer of the paper."""
-    tokenizers = tiny.spelling_tokenizer(), tiny.tokenizer()  # one vocabulary
-    export = CTranslate2Export(Translator(tiny.transformer(**variant), *tokenizers, max_length=31))
+    model, tokenizers = tiny.transformer(**variant), (tiny.spelling_tokenizer(), tiny.tokenizer())  # one vocabulary
+    export = CTranslate2Export(Translator(model, *tokenizers, max_length=31))
     export.write(tmp_path)
     check(export, tmp_path)
     before, after, start = split_frame_setting(variant.get("frame", "//"))
     tags = {"source_tag": before, "source_end": after, "target_prefix": [BOS_ID] if start else []}
     given = {name: " ".join(tokenizers[0].visible_pieces(ids)) for name, ids in tags.items() if ids not in ([], [3])}
     assert given.items() <= export.describe(tmp_path).items() and len(export.describe(tmp_path)) == 2 + len(given)
+    if variant is TIED:
+        return  # the engine has a table of positions for each side
+    again = imported(export, tmp_path)
+    assert differences(model, again) == []
+    assert split_frame_setting(again.get_config()["frame"] or "//") == [before, after, start]
+    ids = {"source_ids": np.arange(4, 18).reshape(2, 7), "target_ids": np.arange(7, 17).reshape(2, 5)}
+    np.testing.assert_allclose(again(ids), model(ids), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_a_model_with_two_vocabularies_and_a_matrix_for_each_use_is_translated_as_well(tmp_path):
+def test_a_model_with_two_vocabularies_and_a_matrix_for_each_use_is_translated_and_comes_back_as_well(tmp_path):
     german = Tokenizer(train_tokenizer([target for _, target in tiny.pairs(211)], 311))
     model = tiny.transformer(target_vocabulary_size=german.vocabulary_size, tie_embeddings=False, num_layers=2)
     export = CTranslate2Export(Translator(model, tiny.tokenizer(), german, max_length=31))
-    path = export_version(export, tmp_path, sentences=LEARNED)
-    check(export, path)
+    export.write(tmp_path)
+    check(export, tmp_path)
     for name, tokenizer in (("source", tiny.tokenizer()), ("target", german)):
-        assert json.loads((path / f"{name}_vocabulary.json").read_text()) == vocabulary(tokenizer)
-        assert (path / f"{name}_tokenizer.model").read_bytes() == tokenizer.model
-    assert not (path / "tokenizer.model").exists()
+        assert json.loads((tmp_path / f"{name}_vocabulary.json").read_text()) == vocabulary(tokenizer)
+        assert (tmp_path / f"{name}_tokenizer.model").read_bytes() == tokenizer.model
+    assert not (tmp_path / "tokenizer.model").exists()
+    assert differences(model, imported(export, tmp_path)) == []
 
 
 def test_pieces_are_those_of_a_greedy_translation_whatever_the_beam_of_the_run(exported, trained):
@@ -164,7 +184,7 @@ def test_the_directory_needs_nothing_but_ctranslate2_and_sentencepiece_and_has_e
 
 
 def test_positions_last_for_the_longest_input_and_its_translation(exported):
-    engine = ctranslate2.Translator(str(exported))
+    engine = ctranslate2.Translator(str(exported), intra_threads=1)  # several wait for each other on busy cores
     length = MOST_INPUT + EXTRA_LENGTH
     how = {"beam_size": 1, "min_decoding_length": length, "max_decoding_length": length}
     (result,) = engine.translate_batch([["▁"] * (MOST_INPUT + 1)], **how)
@@ -181,21 +201,6 @@ def test_positions_last_for_a_longer_input_where_the_run_translates_such(tmp_pat
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-3)
 
 
-def test_attention_is_that_of_the_last_layer(exported, trained):
-    source = tiny.tokenizer().encode(tf.constant(["ten nine eight four zero"]))
-    assert source.row_lengths()[0] > 5
-    pieces = [vocabulary(tiny.tokenizer())[i] for i in source[0]]
-    engine = ctranslate2.Translator(str(exported))
-    (result,) = engine.translate_batch([pieces], beam_size=1, max_decoding_length=7, return_attention=True)
-    pieces = tiny.tokenizer().pieces(tf.range(tiny.VOCABULARY)).numpy().tolist()
-    ids = [pieces.index(piece.encode()) for piece in result.hypotheses[0]]
-    model, memory = trained.model, trained.model.encode(source.to_tensor())
-    x = model.position_layer(model.target_embedding(tf.constant([[BOS_ID, *ids[:-1]]])))
-    for layer in model.decoder.layers:
-        x, weights = layer.align(x, memory["states"], causal_mask(len(ids)), memory["mask"])  # (1, H, T, S)
-    np.testing.assert_allclose(result.attention[0], np.mean(weights[0], axis=0), atol=1e-4)
-
-
 @pytest.fixture
 def exact_arithmetic(monkeypatch):
     """Lets the engine compute in float32, whatever the type of the weights.
@@ -207,24 +212,13 @@ def exact_arithmetic(monkeypatch):
     monkeypatch.setattr(export_module.ctranslate2, "Translator", in_float32)
 
 
-@pytest.mark.parametrize(("quantization", "most"), [("bfloat16", 0.6), ("int8", 0.8)])
 @pytest.mark.usefixtures("exact_arithmetic")
-def test_a_quantised_model_is_smaller_and_translates_what_was_learned(trained, exported, tmp_path, quantization, most):
-    export = CTranslate2Export(trained, quantization)
+def test_a_quantised_model_is_smaller_and_translates_what_was_learned(trained, exported, tmp_path):
+    export = CTranslate2Export(trained, "int8")
     path = export_version(export, tmp_path, sentences=LEARNED)
     manifest = read_manifest(path)
-    assert weights_size(path) < most * weights_size(exported) and manifest["parity"]["beam_size"] == 1
-    assert (manifest["format"], manifest["weights"]) == ("ctranslate2", quantization)
+    assert weights_size(path) < 0.8 * weights_size(exported) and manifest["parity"]["beam_size"] == 1
+    assert (manifest["format"], manifest["weights"]) == ("ctranslate2", "int8")
     found, _ = translated(export, path, LEARNED)
     targets = [target for _, target in tiny.learned_pairs()]
     assert np.mean([unpieced(text) == target for text, target in zip(found, targets, strict=True)]) > 0.9
-
-
-def test_an_export_of_other_weights_is_refused(trained, tmp_path):
-    class Wrong(CTranslate2Export):
-        def write(self, directory):
-            CTranslate2Export(translator(tiny.transformer())).write(directory)
-
-    with pytest.raises(ExportError, match="translates .* to .*: export a SavedModel"):
-        export_version(Wrong(trained), tmp_path, sentences=LEARNED)
-    assert not list(tmp_path.iterdir())

@@ -1,6 +1,3 @@
-"""An ensemble: the mean of the probabilities of its members, in every method of the contract."""
-
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -26,17 +23,6 @@ class TestContract(VariantContract):
     def make(self, **kwargs):
         return Ensemble(members(), **kwargs)
 
-    @pytest.mark.parametrize("leading", [(5,), (5, 3)])
-    def test_logits_are_the_logarithms_of_the_mean_of_the_probabilities(self, leading):
-        model, rng = self.model(), np.random.default_rng(3)
-        states = [rng.normal(size=(*leading, width)).astype("float32") for width in (6, 10)]
-        expected = sum(
-            keras.ops.softmax(one @ np.asarray(member.output_matrix).T)
-            for one, member in zip(states, model.members(), strict=True)
-        )
-        found = model.logits(tf.constant(np.concatenate(states, axis=-1)))
-        np.testing.assert_allclose(tf.exp(found), expected / 2, rtol=1e-5, atol=1e-6)
-
 
 def test_the_probabilities_are_the_mean_of_those_of_the_members():
     models, inputs = members(), TestContract().batch()
@@ -44,14 +30,11 @@ def test_the_probabilities_are_the_mean_of_those_of_the_members():
     np.testing.assert_allclose(tf.exp(Ensemble(models)(inputs)), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [(19,), (19, 23)])
-def test_one_model_and_other_vocabularies_are_refused(sizes):
-    models = [Transformer(**{**SIZES, "vocabulary_size": size}) for size in sizes]
-    with pytest.raises(ValueError, match="two or more models of the same vocabulary. Received: "):
-        Ensemble(models)
-
-
-def test_an_ensemble_is_no_member_and_is_not_trained():
+def test_one_model_and_other_vocabularies_are_refused_and_an_ensemble_is_no_member_and_is_not_trained():
+    one, other = (Transformer(**{**SIZES, "vocabulary_size": size}) for size in (19, 23))
+    for models in ([one], [one, other]):
+        with pytest.raises(ValueError, match="two or more models of the same vocabulary. Received: "):
+            Ensemble(models)
     ensemble = Ensemble(members())
     with pytest.raises(ValueError, match="members are no ensembles: give the models themselves. Received: 1 ensemble"):
         Ensemble([ensemble, *members()])

@@ -11,14 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from sentencepiece import SentencePieceProcessor
 
-from keras_transformer.data.pipeline import teacher_forced
 from keras_transformer.errors import UserError
-from keras_transformer.models.sequence_to_sequence import load_model
+from keras_transformer.export.manifest import read_manifest
 from keras_transformer.runs import Run
-from keras_transformer.tokenizer import load_tokenizers, with_eos
 from keras_transformer.tools.importing import import_model, marian
 from keras_transformer.tools.importing.marian_mt import before_source
 from keras_transformer.tools.importing.run import longest_translation
@@ -76,22 +73,11 @@ def test_beam_search_finds_the_tokens_and_log_probabilities_of_the_engine(name, 
     np.testing.assert_allclose([each.score for each in found], log_probs, rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_of_opennmt_gives_the_translations_of_its_engine_their_log_probabilities(tmp_path):
-    rows = expectations("opennmt")[0]["rows"]
-    run = import_model(unpacked("opennmt"), tmp_path / "run")
-    sides = [row["source"] for row in rows], [row["greedy"]["text"] for row in rows]
-    source, target = (each.encode(texts) for each, texts in zip(load_tokenizers(run.path), sides, strict=True))
-    inputs, labels = teacher_forced(source.to_tensor(), with_eos(target).to_tensor())
-    logits = load_model(run.path / "model.keras")(inputs)
-    losses = tf.where(labels == 0, 0.0, tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-    log_probs = [row["greedy"]["log_prob"] for row in rows]
-    np.testing.assert_allclose(-np.sum(losses, axis=1), log_probs, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.slow
 def test_a_run_of_another_program_is_exported_as_any_run(tmp_path):
-    import_model(unpacked("hf_marian"), tmp_path / "run").export(tmp_path / "export")  # compares, or raises
-    assert json.loads((tmp_path / "export/1/export.json").read_text())["parity"]["equal"] > 0
+    """It has two tokenizers, which Python's loader must not mix up."""
+    path = import_model(unpacked("hf_marian"), tmp_path / "run").export(tmp_path / "export")  # compares, or raises
+    assert read_manifest(path)["parity"]["equal"] > 0
 
 
 def refusal(path, tmp_path, **languages):
@@ -113,13 +99,8 @@ def refusal(path, tmp_path, **languages):
         ({"vocab_size": 10**9}, "a matrix has 75 rows for 1000000000 pieces"),
         ({"decoder_layers": 10**9}, "no weight model.decoder.layers.999999999"),
         ({"d_model": 10**9}, "no weight is as large as d_model. Received: 1000000000"),
-        ({"encoder_ffn_dim": 49, "decoder_ffn_dim": 49}, "and (32, 49) by the settings"),
         ({"encoder_attention_heads": "4"}, "encoder_attention_heads must be a whole number. Received: '4'"),
-        ({"decoder_start_token_id": -1}, "decoder_start_token_id must be a whole number. Received: -1"),
-        ({"decoder_start_token_id": 10**9}, "a matrix has 75 rows"),
         ({"dropout": "0.1"}, "dropout must be at least 0 and less than 1. Received: '0.1'"),
-        ({"scale_embedding": "false"}, "scale_embedding must be true or false. Received: 'false'"),
-        ({"activation_function": ["relu"]}, "activation_function=['relu']"),
     ],
 )
 def test_a_setting_that_has_no_equal_is_named(model, tmp_path, change, words):
@@ -131,15 +112,6 @@ def change_json(path, change):
     """Changes values of an object in a file; None removes one."""
     changed = {**json.loads(path.read_text()), **change}
     path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}))
-
-
-def test_a_null_in_place_of_a_number_and_weights_that_are_no_numbers_are_refused(model, tmp_path):
-    text, path = (model / "config.json").read_text(), model / "model.safetensors"
-    (model / "config.json").write_text(text.replace('"d_model": 32', '"d_model": null'))
-    assert "d_model must be a whole number. Received: None" in refusal(model, tmp_path)
-    (model / "config.json").write_text(text)
-    path.write_bytes(path.read_bytes()[:-2] + np.float16("nan").tobytes())
-    assert "NaN" in refusal(model, tmp_path)
 
 
 def test_a_directory_that_holds_something_else_is_named(model, tmp_path):
@@ -264,19 +236,18 @@ def write_safetensors(path, header, data):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def test_a_weight_that_no_layer_has_is_named_and_a_header_that_lies_takes_no_memory(model, tmp_path):
+def test_a_weight_that_is_wrong_is_named_and_a_header_that_lies_takes_no_memory(model, tmp_path):
     name, path = "model.encoder.layers.0.ffn.experts.fc1.weight", model / "model.safetensors"
     content = path.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     empty = {"dtype": "F16", "shape": [0], "data_offsets": [0, 0]}
     write_safetensors(path, {**json.loads(content[8:end]), name: empty}, content[end:])
     assert name in refusal(model, tmp_path)
+    path.write_bytes(content[:-2] + np.float16("nan").tobytes())
+    assert "NaN" in refusal(model, tmp_path)
     for entry in (
         {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]},
-        {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]},
-        {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]},
         {"dtype": "code", "shape": [1], "data_offsets": [0, 4]},
-        {"dtype": "F32"},
         [],
     ):
         write_safetensors(path, {"x": entry}, b"\0" * 8)

@@ -62,7 +62,6 @@ def test_a_description_is_read_without_being_run(tmp_path):
 def test_a_description_of_another_model_is_refused_in_one_line(tmp_path):
     for text, words in (
         ('model = lambda: opennmt.models.get_model_from_catalog("LuongAttention")', "Received: LuongAttention"),
-        ("model = lambda: opennmt.models.GPT2Small()", "Received: GPT2Small"),
         ("model = lambda: [opennmt.models.Transformer(**read()) for _ in x][0]", "Received: [opennmt"),
         ("model = lambda: opennmt.models.Transformer(**read())", "Received: read()"),
         ("class A:\n    pass\nmodel = A", "Received: class A"),
@@ -91,13 +90,10 @@ def test_a_description_of_another_model_is_refused_in_one_line(tmp_path):
         ("UNITS = 32", "UNITS = 64", "num_units=64 and 32"),
         ("(2, 1)", "2", "num_layers=(2, 2) and (2, 1)"),
         ("dropout=0.0", "pre_norm=False", "pre_norm=False and True"),
-        ("dropout=0.0", "mha_bias=False", "mha_bias=False and True"),
         ("dropout=0.0", "maximum_relative_position=8", "maximum_relative_position=8 and None"),
         ("layers.gelu", "tf.nn.selu", "ffn_activation=tf.nn.selu"),
         ("dropout=0.0", "position_encoder_class=layers.PositionEmbedder", "position_encoder_class=opennmt.layers"),
-        ("dropout=0.0", "position_encoder_class=Own", "Received: position_encoder_class=Own"),
         ("WordEmbedder(embedding_size=UNITS)", "ParallelInputter([a, b])", "source_inputter=opennmt"),
-        ("models.Transformer", "models.LuongAttention", "Received: LuongAttention"),
     ],
 )
 def test_a_setting_that_has_no_equal_or_does_not_fit_is_named(model, tmp_path, old, new, words):
@@ -194,7 +190,6 @@ FEED_FORWARD = "encoder/layers/0/ffn/layer"
         ("encoder/cells/0/kernel", np.zeros((2, 2), "float32"), "no model here has, such as encoder/cells/0/kernel"),
         (f"{FEED_FORWARD}/inner/kernel", None, f"no weight {FEED_FORWARD}/inner/kernel"),
         (f"{FEED_FORWARD}/inner/kernel", np.zeros((32, 9), "float32"), "has the shape (32, 9)"),
-        (f"{FEED_FORWARD}/outer/bias", np.float32(1), "has the shape ()"),
         ("decoder/output_layer/bias", np.zeros(7, "float32"), "decoder/output_layer/bias is for 7"),
         ("examples_inputter/features_inputter/embedding", np.zeros(9, "float32"), "has the shape (9,)"),
         ("encoder/layer_norm/beta", np.zeros(1 << 22, "float32"), "no room for all arrays"),

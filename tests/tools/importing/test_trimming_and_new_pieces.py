@@ -17,10 +17,9 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import keras_transformer as kt
 from keras_transformer.errors import TokenizerError, UserError
-from keras_transformer.models.sequence_to_sequence import load_model
-from keras_transformer.tokenizer import SHARED, SOURCE, TARGET, Tokenizer
+from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.tools.importing import import_model
-from keras_transformer.tools.importing.new_pieces import append_pieces, count_words, learn_pieces
+from keras_transformer.tools.importing.new_pieces import append_pieces, learn_pieces
 from keras_transformer.tools.importing.trimming import Kept, corpus_files, needed_ids, texts_of
 from keras_transformer.training.origin import mean_rows, new_in, spell
 from tests import tiny
@@ -29,7 +28,6 @@ from tests.tools.importing.toy_corpus import pairs, train_pieces
 from tests.training.curves import read_events
 
 TEXTS = [text for pair in pairs(400, seed=2) for text in pair]  # more than the texts to keep
-NAMELESS = re.compile(r"<\d+>|<pad>|<unk>|<s>|</s>")
 UNSEEN = ["Der zwölfte Baum wiegt 3 kg", "★ İstanbul 東京 한국어", "zzz", "  a\tb  "]
 
 
@@ -81,40 +79,19 @@ def test_a_corpus_is_files_or_directories_of_training_text(tmp_path):
             [*texts_of(corpus_files(paths))]
 
 
-OF_EACH_READER = ["hf_nllb", "hf_marian", "hf_m2m100", "marian_two_vocabularies", "marian_spm", "opennmt"]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_EACH_READER)
-def test_a_trimmed_model_gives_the_logits_of_the_pieces_that_stay(name, tmp_path, caplog):
-    expected = expectations(name)[0]
-    languages = expected["source_lang"], expected["target_lang"]
+@pytest.mark.parametrize("name", ["hf_m2m100", "marian_two_vocabularies", "opennmt"])
+def test_a_trimmed_model_translates_its_corpus_as_the_engine(name, tmp_path, caplog):
+    expected, corpus = expectations(name)[0], tmp_path / "corpus"
     rows = expected["rows"][:9]
-    corpus = tmp_path / "corpus"
     corpus.write_text("\n".join(text for row in rows for text in (row["source"], row["beam"]["text"])))
-    whole = import_model(unpacked(name), tmp_path / "whole", *languages)
+    languages = expected["source_lang"], expected["target_lang"]
     with caplog.at_level(logging.INFO, "keras_transformer"):
-        small = import_model(unpacked(name), tmp_path / "small", *languages, trim_vocabulary=corpus)
-    (source, other_source), (target, other_target) = zip(*map(pieces_of_run, (whole, small)), strict=True)
-    assert len(other_target) < len(target) and f"{len(other_target)} of {len(target)} pieces stay" in caplog.text
-    shown = [[piece for piece in each if not NAMELESS.fullmatch(piece)] for each in (other_source, other_target)]
-    logits = []
-    for run, of_source, of_target in ((whole, source, target), (small, other_source, other_target)):
-        source_ids, target_ids = (
-            [[table.index(piece) for piece in each]] for table, each in zip((of_source, of_target), shown, strict=True)
-        )
-        model = load_model(run.path / "model.keras")
-        found = model({"source_ids": np.array(source_ids)[:, :9], "target_ids": np.array(target_ids)[:, :9]})
-        logits.append(found.numpy()[..., target_ids[0]])
-    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-4)
-
-
-def pieces_of_run(run):
-    """The pieces of a run's source and target, two lists by ids."""
-    shared = run.path / SHARED
-    files = [shared, shared] if shared.exists() else [run.path / SOURCE, run.path / TARGET]
-    models = [SentencePieceProcessor(model_file=str(file)) for file in files]
-    return [[model.id_to_piece(id) for id in range(model.vocab_size())] for model in models]
+        run = import_model(unpacked(name), tmp_path / "run", *languages, trim_vocabulary=corpus)
+    stay, before = map(int, re.search(r"(\d+) of (\d+) pieces stay", caplog.text).groups())
+    assert stay < before
+    found = run.translator(beam_size=4, length_penalty=0.0, split_sentences=False)
+    assert found.translate([row["source"] for row in rows]) == [row["beam"]["text"] for row in rows]
 
 
 @pytest.mark.slow
@@ -129,20 +106,15 @@ def test_the_first_loss_is_that_of_the_engine_and_more_updates_lower_it(tmp_path
     how = {"source_lang": "en", "target_lang": "de", "dropout_rate": 0.0, "feed_forward_dropout_rate": 0.0}
     how |= {"label_smoothing": 0.0, "precision": "float32", "strategy": "one_device", "batch_tokens": 4000}
     expected = -sum(best["log_prob"] for _, best in found) / sum(len(best["ids"]) for _, best in found)
-    for run, updates, rate in (("one", 1, 1e-9), ("many", 20, 1e-3)):
-        how |= {"max_steps": updates, "peak_learning_rate": rate, "warmup_steps": 1, "beam_size": 1}
-        kt.train(corpus, validation=corpus, init_from=origin.path, model_dir=tmp_path / run, **how)
-        losses = [read_events(tmp_path / run / "logs" / part)["loss"] for part in ("train", "validation")]
-        if updates == 1:
-            assert [each[0][1] for each in losses] == pytest.approx([expected] * 2, rel=1e-3)
-    assert losses[1][-1][1] < 0.8 * expected
+    how |= {"max_steps": 20, "peak_learning_rate": 1e-3, "warmup_steps": 1, "beam_size": 1}
+    kt.train(corpus, validation=corpus, init_from=origin.path, model_dir=tmp_path / "run", **how)
+    trained, validated = (read_events(tmp_path / "run" / "logs" / part)["loss"] for part in ("train", "validation"))
+    assert trained[0] == (1, pytest.approx(expected, rel=1e-3)) and validated[-1][1] < 0.8 * expected
 
 
 GERMAN = ["Der große Hund schläft, der Hund träumt.", "Ein Hund und 12 Häuser"] * 3
 OTHERS = ["Привет, мир! привет, 12 мир", "\N{DEVANAGARI LETTER MA}\N{DEVANAGARI VOWEL SIGN E}"] * 3
 NEW = GERMAN + OTHERS
-NASTY = ["", " ", "  zwei  Hunde ", "\t\n", "Hund\u00a0Hund", "▁Hund", "<0x0A></s>", "Hu\u0301nd", "\x00Hund\x7f"]
-NASTY += ["\N{WOMAN}\u200d\N{GIRL} Hund"]
 CHARACTERS = "Hundt риß<é\t\N{WOMAN}\u200d\uff101."
 MOST = 61
 
@@ -193,10 +165,6 @@ def test_every_text_comes_back_as_from_the_old_tokenizer(kind, text):
     assert kind == "ours" or back(OLD[kind], text) == text
 
 
-def test_nasty_text_comes_back_as_from_the_old_tokenizer(name):
-    assert [back(GROWN[name], text) for text in NASTY] == [back(OLD[name], text) for text in NASTY]
-
-
 def test_old_pieces_keep_their_ids_and_new_ones_stand_behind_them(name):
     before, after = (ModelProto.FromString(each).pieces for each in (MODELS[name], GROWN[name].model))
     assert list(after[: len(before)]) == list(before)
@@ -245,9 +213,6 @@ def test_no_more_pieces_are_learnt_than_were_asked_for_or_occur_twice():
     for sentences in ([], [""], ["one two three"], ["12 34 .."]):
         assert all(len(piece) == 1 for piece in learn_pieces(MODELS["ours"], sentences, 7))
     assert learn_pieces(MODELS["ours"], ["one neun zehnneun"], 7) == []
-    words = count_words(MODELS["ours"], ["two two. Ж", "x2y"])
-    expected = {"▁two": 2, ".": 1, "▁Ж": 1, "▁x": 1, "2": 1, "y": 1}
-    assert {"".join(word): count for word, count in words.items()} == expected
 
 
 def test_a_tokenizer_of_words_cannot_grow_and_one_that_begins_otherwise_has_not_grown():

@@ -12,7 +12,6 @@ from keras_transformer.tools.planning import dry_run, memory, statistics
 from keras_transformer.tools.planning.dry_run import describe_corpus, rehearse
 from keras_transformer.training.preparation import Data, prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import build_trainer
 from tests import tiny
 
 
@@ -21,25 +20,15 @@ def corpus(tmp_path_factory):
     return tiny.write_corpus(tmp_path_factory.mktemp("corpus") / "pairs")
 
 
-@pytest.fixture(autouse=True)
-def few_updates(monkeypatch):
-    monkeypatch.setattr(dry_run, "WARM_UP", 1)
-    monkeypatch.setattr(dry_run, "MEASURED", 2)
-
-
-@pytest.fixture
-def no_updates(monkeypatch):
-    """For what is said before the time is measured."""
-    monkeypatch.setattr(dry_run, "seconds_per_update", lambda *_: 0.5)
-
-
 def contents(directory):
     """Path -> bytes and time of the last change, of every file."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
+def test_every_figure_is_printed_no_file_is_left_and_no_run_may_need_too_much(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dry_run, "WARM_UP", 1)
+    monkeypatch.setattr(dry_run, "MEASURED", 2)
     config = tiny.config(corpus, tmp_path / "run", strategy="one_device", epochs=7)
     random.seed(1)
     rehearse(config)
@@ -53,19 +42,30 @@ def test_every_figure_is_printed_and_no_file_is_left(corpus, tmp_path, capsys):
     assert batches >= 4 and epoch.endswith(f"{batches} batches; {7 * batches} updates in all")
     assert "\ntime        about " in printed and "s an update" in printed
     assert "\nmemory      about " in printed and "MiB, an estimate (weights 0, optimizer 0, " in printed
+    monkeypatch.setattr(memory, "available_memory", lambda: (3 * 2**20, "free memory"))
+    with pytest.raises(ConfigError, match="the training needs about .* There are 3 MiB of free memory"):
+        rehearse(config)
+    printed = capsys.readouterr().out
+    assert "\nmemory      about " in printed and "\ntime " not in printed
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("no_updates")
-def test_an_existing_run_of_other_settings_or_another_corpus_stays_unchanged(corpus, tmp_path, capsys):
-    directory = shutil.copytree(corpus, tmp_path / "changing")
-    config = tiny.config(directory, tmp_path / "run", strategy="one_device", max_steps=3)
+def test_less_of_a_large_model_is_trained_and_an_existing_run_of_other_settings_or_another_corpus_stays_unchanged(
+    corpus, tmp_path, capsys, monkeypatch
+):
+    trained = []
+    monkeypatch.setattr(dry_run, "seconds_per_update", lambda config, *_: trained.append(config) or 0.5)
+    monkeypatch.setattr(dry_run, "LITTLE", 0)  # of memory
+    directory, large = shutil.copytree(corpus, tmp_path / "changing"), {"num_layers": 2, "batch_tokens": 4099}
+    config = tiny.config(directory, tmp_path / "run", strategy="one_device", max_steps=3, **large)
     run = RunDirectory(config.model_dir)
     prepare(config, run)
     before = contents(run.path)
     rehearse(config)
-    assert "; 3 updates in all" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "; 3 updates in all" in printed and "an update, estimated from fewer layers or positions; " in printed
+    assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 2048, config.d_model)]
     rehearse(Config(**{**vars(config), "seed": 7}))
     assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M)
     assert contents(run.path) == before
@@ -74,27 +74,6 @@ def test_an_existing_run_of_other_settings_or_another_corpus_stays_unchanged(cor
     tiny.write_pairs(directory, "val", [("ten", "zehn")])
     rehearse(config)
     assert re.search("^refused .*: .* on another corpus: val.en, val.de changed", capsys.readouterr().out, re.M)
-
-
-@pytest.mark.slow
-def test_a_rehearsal_that_would_need_much_memory_trains_less_of_the_model(corpus, tmp_path, capsys, monkeypatch):
-    trained = []
-    monkeypatch.setattr(
-        dry_run, "build_trainer", lambda config, *others: trained.append(config) or build_trainer(config, *others)
-    )
-    monkeypatch.setattr(dry_run, "LITTLE", 0)
-    config = tiny.config(corpus, tmp_path / "run", strategy="one_device", num_layers=5, batch_tokens=4099)
-    rehearse(config)
-    assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 2048, config.d_model)]
-    assert "an update, estimated from fewer layers or positions; " in capsys.readouterr().out
-
-
-def test_a_run_that_does_not_fit_is_described_and_refused(corpus, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: (3 * 2**20, "free memory"))
-    with pytest.raises(ConfigError, match="the training needs about .* There are 3 MiB of free memory"):
-        rehearse(tiny.config(corpus, tmp_path / "run", strategy="one_device"))
-    printed = capsys.readouterr().out
-    assert "\nmemory      about " in printed and "\ntime " not in printed
 
 
 def test_a_corpus_that_cannot_be_used_leaves_nothing_and_several_machines_are_not_rehearsed(tmp_path):
@@ -106,7 +85,7 @@ def test_a_corpus_that_cannot_be_used_leaves_nothing_and_several_machines_are_no
 
 
 def test_figures_of_the_corpus_are_those_of_its_pairs():
-    pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("abb", "b" * 7), ("a" * 1009, "ä")]
+    pairs = [("ab", "b" * 23), ("ab", "b" * 23), ("a\u0301b", "b" * 7), ("a" * 1009, "ä")]
     corpus = Corpus("of this test", "en", "de", pairs, [], None, {})
     data = Data(corpus, None, None, tiny.encoded_pairs([2, 2, 3, 1500], [7, 7, 7, 500], 97), None)
     heading, *rows, repeated, lopsided, characters = describe_corpus(data)
@@ -119,10 +98,10 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
     ]
     assert repeated == "repeated    1 pair has occurred before"
     assert lopsided.startswith("lopsided    2 pairs have ")
-    assert characters == "characters  3 different ones, 1 of them once: 'ä'"
+    assert characters == "characters  4 different ones, 2 of them once: 'ä' '\u0301'"  # code points
 
 
-def test_lengths_characters_repeated_and_lopsided_pairs_are_counted():
+def test_medians_repeated_and_lopsided_pairs_are_counted():
     for lengths, expected in (
         ([7], (7, 7, 7)),
         ([5, 7, 11, 13], (7, 13, 13)),  # of two in the middle the smaller: a length that occurs
@@ -130,14 +109,9 @@ def test_lengths_characters_repeated_and_lopsided_pairs_are_counted():
         ([3] * 19 + [1009], (3, 3, 1009)),
     ):
         assert statistics.spread(np.array(lengths)) == expected
-    lengths = statistics.character_lengths(iter(["", "fünf", "e\u0301", "日本", "👍🏽 "]))
-    assert lengths.tolist() == [0, 4, 2, 2, 3]  # code points
-    counts = statistics.count_characters(iter(["ab a", "", "ß\tb"]))
-    assert counts == {"a": 2, "b": 2, " ": 1, "ß": 1, "\t": 1}
     # A pair counts as repeated every time after the first.
     pairs = [("a", "b"), ("b", "a"), ("a", "b"), ("a", "c"), ("ab", ""), ("", "ab"), ("a", "b"), ("a", "c")]
-    repeated = [statistics.count_repeated(each) for each in (iter(pairs), dict.fromkeys(pairs), [])]
-    assert repeated == [3, 0, 0]
+    assert [statistics.count_repeated(each) for each in (iter(pairs), dict.fromkeys(pairs))] == [3, 0]
     # A pair is lopsided with more than three times as much on either side.
     source, target = np.array([3, 10, 9, 1, 1, 7]), np.array([10, 3, 3, 3, 4, 7])
     assert statistics.count_lopsided(source, target) == 3

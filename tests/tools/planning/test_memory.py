@@ -47,15 +47,14 @@ def estimated(config, data, strategy=None):
     return estimate(config, data, strategy or tf.distribute.get_strategy(), network)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"share_vocabulary": False, "tie_embeddings": False, "positions": "relative", "num_key_value_heads": 1},
-        {"positions": "learned", "max_length": 41, "num_decoder_layers": 2, "attention_bias": True},
-        {"architecture": "lstm", "attention": "concat", "input_feeding": True},
-    ],
-    ids=str,
-)
+OUTLINED = [
+    {"share_vocabulary": False, "tie_embeddings": False, "positions": "relative", "num_key_value_heads": 1},
+    {"positions": "learned", "max_length": 41, "num_decoder_layers": 2, "attention_bias": True},
+    {"architecture": "lstm", "attention": "concat", "input_feeding": True},
+]
+
+
+@pytest.mark.parametrize("settings", OUTLINED, ids=str)
 def test_an_outline_has_the_weights_of_the_model(settings):
     config = tiny.config("none", "none", **{**SIZES, "num_layers": 1, **settings})
     data = data_of(97, None if config.share_vocabulary else 89)
@@ -95,26 +94,13 @@ def test_averages_and_sums_are_as_large_as_the_weights_and_replicas_have_a_copy_
 
 @pytest.mark.slow
 def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignment_little_more():
-    origin, data = {**SIZES, "num_layers": 1, "init_from": "a"}, data_of(97)
-    plain, adapted = (estimated(tiny.config("none", "none", **origin, lora_rank=rank), data) for rank in (None, 2))
+    all_settings = {"init_from": "a"}, {"init_from": "a", "lora_rank": 2}, {"guided_alignment": 0.1}
+    configs = (tiny.config("none", "none", **{**SIZES, "num_layers": 1, **settings}) for settings in all_settings)
+    plain, adapted, guided = (estimated(config, data_of(97, rows=6, length=11)) for config in configs)
     assert adapted.optimizer == 2 * adapted.gradients < 0.1 * plain.optimizer
     assert adapted.weights == plain.weights + adapted.gradients
-    sizes = {**SIZES, "num_layers": 1}
-    configs = (tiny.config("none", "none", **sizes, guided_alignment=weight) for weight in (0.0, 0.1))
-    plain, guided = (estimated(config, data_of(97, rows=6, length=11)) for config in configs)
     assert plain.activations < guided.activations < 1.2 * plain.activations
     assert plain._replace(activations=0) == guided._replace(activations=0)
-
-
-@pytest.mark.slow
-def test_more_rows_and_layers_and_longer_sentences_need_more():
-    shapes = ((3, 5, 1), (6, 5, 1), (6, 10, 1), (3, 5, 2))
-    least, *more = (
-        estimated(tiny.config("none", "none", **{**SIZES, "num_layers": layers}), data_of(97, rows=rows, length=length))
-        for rows, length, layers in shapes
-    )
-    twice, longer, deeper = (need.activations / least.activations for need in more)
-    assert 1.8 < twice <= 2 and longer > 1.9 * twice and 1.5 < deeper < 2  # attention grows with the square
 
 
 # MiB by which the process of `measured_peak` has grown, on a thread of x86-64, with Keras 3.15. Pairs
@@ -122,9 +108,6 @@ def test_more_rows_and_layers_and_longer_sentences_need_more():
 PEAKS = [
     ({}, 355),
     ({"positions": "relative"}, 376),
-    ({"d_key": 64}, 426),
-    ({"num_heads": 16, "d_key": 8}, 405),
-    ({"d_ff": 32}, 320),
     ({"length": 64}, 384),
     ({"architecture": "gru"}, 442),
 ]
@@ -184,17 +167,13 @@ def test_a_training_that_cannot_fit_is_refused_with_what_to_do(monkeypatch):
     check_fits(Memory(300 * MIB, 600 * MIB, 300 * MIB, 100 * MIB))
 
 
-UNLIMITED_V1 = "9223372036854771712"
 V1 = "limit_in_bytes", "usage_in_bytes", "stat"
 V2 = "max", "current", "stat"
 CONTAINERS = {  # what lists the groups of the process, numbers of each group, and what the process has left
     "version 2, in a container": ("0::/\n", {"memory.": ("700", "300", "anon 200\ninactive_file 50")}, 450),
     "version 2, a service in a slice with less left": (
-        "0::/a.slice/b.service\n",
-        {
-            "a.slice/memory.": ("500", "400", "inactive_file 7"),
-            "a.slice/b.service/memory.": ("300", "100", "inactive_file 0"),
-        },
+        "0::/a/b.service\n",
+        {"a/memory.": ("500", "400", "inactive_file 7"), "a/b.service/memory.": ("300", "100", "inactive_file 0")},
         107,
     ),
     "version 2, no limit": ("0::/a\n", {"a/memory.": ("max", "300", "inactive_file 0")}, None),
@@ -202,11 +181,6 @@ CONTAINERS = {  # what lists the groups of the process, numbers of each group, a
         "11:cpu,cpuacct:/docker/abc\n7:memory:/docker/abc\n0::/\n",
         {"memory/memory.": ("900", "500", "cache 80\ntotal_inactive_file 60")},
         460,
-    ),
-    "version 1, no limit": (
-        "7:memory:/user\n",
-        {"memory/user/memory.": (UNLIMITED_V1, "500", "total_inactive_file 0")},
-        int(UNLIMITED_V1) - 500,
     ),
     "over its limit": ("0::/\n", {"memory.": ("100", "300", "inactive_file 0")}, 0),
     "no group": ("", {}, None),

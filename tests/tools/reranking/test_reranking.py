@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-import keras_transformer as kt
 from keras_transformer.cli import request
 from keras_transformer.errors import UserError
 from keras_transformer.tags import LanguageTags, check_direction
@@ -114,7 +113,6 @@ def test_options_reach_the_sampling_progress_counts_texts_and_blank_text_stays_b
     assert sum(counts) == 4 and len(counts) > 1
     assert minimum_bayes_risk(Drawing(), ["", "  "], 4) == [("", 0.0), ("  ", 0.0)]
     assert minimum_bayes_risk(Drawing(), [], 4) == []
-    assert kt.minimum_bayes_risk is minimum_bayes_risk and kt.rerank is rerank
     assert (request.SAMPLES, request.UTILITIES) == (SAMPLES, tuple(UTILITIES))  # what translate.py offers
 
 
@@ -176,14 +174,6 @@ def test_the_two_scores_are_added_and_no_blank_translation_wins_by_its_score_of_
     ]
     assert rerank(Scripted(BEAM), "dog", Scripted(scores=REVERSE)) == found[0]
     assert rerank(Scripted(BEAM), [], Scripted(scores=REVERSE)) == []
-
-
-def test_the_reverse_model_must_translate_the_other_way():
-    rerank(Scripted(BEAM, languages=("en", "de")), ["dog"], Scripted(BEAM, REVERSE, ("de", "en")))
-    with pytest.raises(UserError, match="`reverse` must translate from de to en: .*its `source_lang` is en"):
-        rerank(Scripted(BEAM, languages=("en", "de")), ["dog"], Scripted(BEAM, REVERSE, ("en", "de")))
-    with pytest.raises(UserError, match="`reverse` ranks the hypotheses of a beam, and `beam_size` is 1"):
-        rerank(Scripted({"dog": [("Hund", -1.0)]}), ["dog"], Scripted(BEAM, REVERSE))
 
 
 def test_a_model_of_many_languages_takes_the_opposite_direction_and_the_tag_of_a_text():

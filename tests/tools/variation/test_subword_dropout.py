@@ -31,25 +31,18 @@ def drawn(model, rate, encoded, seed=5):
     return SubwordDropout(model, rate)(Sentences.of_lists(encoded), np.random.default_rng(seed)).lists()
 
 
-def test_rate_zero_is_the_encoding_of_sentencepiece_whatever_pieces_come_in(model):
+def test_all_rates_keep_the_text_from_the_encoding_of_sentencepiece_to_characters_and_the_seed_decides(model):
     model, processor, texts = model
     encoded = processor.encode(texts)
-    assert drawn(model, 0.0, encoded) == encoded
-    assert drawn(model, 0.0, drawn(model, 0.7, encoded)) == encoded
-
-
-def test_all_rates_keep_the_text_and_the_seed_decides(model):
-    model, processor, texts = model
-    encoded = processor.encode(texts)
+    assert drawn(model, 0.0, encoded) == drawn(model, 0.0, drawn(model, 0.7, encoded)) == encoded
     for rate in (0.1, 0.5, 0.9):
         first, same, other = (drawn(model, rate, encoded, seed) for seed in (5, 5, 6))
         assert processor.decode(first) == texts and encoded != first == same != other
-
-
-def test_at_rate_one_every_piece_is_a_character(model):
-    model, processor, texts = model
-    pieces = [processor.id_to_piece(row) for row in drawn(model, np.nextafter(1.0, 0.0), processor.encode(texts))]
+    pieces = [processor.id_to_piece(row) for row in drawn(model, np.nextafter(1.0, 0.0), encoded)]
     assert {len(piece) for row in pieces for piece in row if not piece.startswith("<0x")} == {1}
+    one, two, *_ = encoded
+    assert [bool(row) for row in drawn(model, 0.5, [one, [], two, []])] == [True, False, True, False]
+    assert drawn(model, 0.5, [[], []]) == [[], []]
 
 
 @pytest.mark.parametrize(("number", "rate"), [(0, 0.1), (1, 0.3), (1, 0.6)])
@@ -63,13 +56,6 @@ def test_divisions_are_as_frequent_as_those_that_sentencepiece_draws(model, numb
     for pieces in {*ours, *theirs}:
         share = (ours[pieces] + theirs[pieces]) / (2 * count)
         assert abs(ours[pieces] - theirs[pieces]) < 5.5 * (2 * count * share * (1 - share)) ** 0.5 + 3, pieces
-
-
-def test_empty_sentences_stay_where_they_are(model):
-    model, processor, texts = model
-    one, two = processor.encode(texts[:2])
-    assert [bool(row) for row in drawn(model, 0.5, [one, [], two, []])] == [True, False, True, False]
-    assert drawn(model, 0.5, [[], []]) == [[], []]
 
 
 def test_control_symbols_bytes_and_placeholders_stay_whole():

@@ -12,14 +12,7 @@ import tensorflow as tf
 from keras_transformer.config import Config
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.tools.workers import group as module
-from keras_transformer.tools.workers.group import (
-    Workers,
-    is_listening,
-    join_workers,
-    read_cluster,
-    tf_config_of,
-    wait_for_workers,
-)
+from keras_transformer.tools.workers.group import Workers, join_workers, read_cluster, tf_config_of, wait_for_workers
 from keras_transformer.training.decide import Begun
 from keras_transformer.training.preparation import prepare
 from keras_transformer.training.run_directory import RunDirectory
@@ -55,20 +48,16 @@ def test_tf_config_or_an_indexed_job_gives_the_workers_and_this_one_s_place():
 
 
 def test_a_wrong_tf_config_is_refused_with_an_example_of_a_right_one():
-    wrong = [None, "", "worker", "[]", "{}", json.dumps({"cluster": {"worker": WORKERS}})]
-    for cluster, task_type, index in (
-        (WORKERS, "worker", 0),
-        ({"worker": WORKERS}, "worker", 3),
-        ({"worker": WORKERS}, "worker", -1),
-        ({"worker": WORKERS}, "chief", 0),
-        ({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
-        ({"worker": ["a", "b:2222"]}, "worker", 0),
-        ({"worker": ["b:70000"]}, "worker", 0),  # no port is so high
-        ({"worker": [2222]}, "worker", 0),
-        ({"chief": WORKERS}, "chief", 0),
+    for text in (
+        *(None, "", "worker", "[]", json.dumps({"cluster": {"worker": WORKERS}})),
+        tf_config(WORKERS, "worker", 0),
+        tf_config({"worker": WORKERS}, "worker", 3),
+        tf_config({"worker": WORKERS}, "chief", 0),
+        tf_config({"worker": WORKERS, "evaluator": ["d:7777"]}, "evaluator", 0),
+        tf_config({"worker": ["a", "b:2222"]}, "worker", 0),
+        tf_config({"worker": ["b:70000"]}, "worker", 0),  # no port is so high
+        tf_config({"chief": WORKERS}, "chief", 0),
     ):
-        wrong.append(tf_config(cluster, task_type, index))
-    for text in wrong:
         with pytest.raises(ConfigError) as refused:
             read_cluster(text)
         assert str(refused.value) == (
@@ -93,7 +82,7 @@ def test_workers_wait_until_all_of_them_listen_and_name_those_that_are_missing(m
             for worker in waiting:
                 worker.result(timeout=10)
     assert done == [False, False] and time.monotonic() < end
-    assert not any(map(is_listening, addresses))  # TensorFlow takes the ports over
+    assert not any(map(module.is_listening, addresses))  # TensorFlow takes the ports over
 
 
 def test_a_worker_that_cannot_start_gives_the_reason_in_a_line(monkeypatch):
@@ -115,18 +104,6 @@ def five(task_type="worker", task_id=3, chiefs=(), others=lambda value: [value] 
     workers = Workers(SimpleNamespace(num_replicas_in_sync=10, cluster_resolver=resolver))
     workers.gather = others
     return workers
-
-
-def test_a_process_of_its_own_is_the_chief_and_does_all(corpus, tmp_path):
-    alone, config = Alone(), tiny.config(corpus, tmp_path / "run")
-    assert alone.is_chief and alone.first_replica == 0
-    assert alone.anywhere(True, False) == (True, False)
-    assert alone.share(lambda texts: [text.upper() for text in texts])(["a", "b", "c"]) == ["A", "B", "C"]
-    run = alone.run_directory(config)
-    assert run.path == tmp_path / "run" and len(alone.prepare(config, run).train) == 211
-    assert alone.begun(run) == Begun(config, False, {})
-    names = {name for name in vars(Alone) if not name.startswith("_")}  # the methods of several
-    assert names - {"strategy"} <= {name for name in dir(Workers)} | {"first_replica"}
 
 
 def test_the_chief_is_the_first_of_them():
@@ -196,46 +173,31 @@ def test_the_loss_of_a_worker_is_a_line_that_names_it_and_other_errors_are_left_
             raise error
 
 
-def test_others_begin_with_the_files_of_the_chief_and_write_elsewhere(corpus, tmp_path, monkeypatch):
+def test_others_begin_with_the_files_of_the_chief_which_prepares_before_it_meets_them(corpus, tmp_path, monkeypatch):
     config, own = tiny.config(corpus, tmp_path / "run", share_vocabulary=False), tmp_path / "own"
+    shared, met = RunDirectory(tmp_path / "run"), []
     monkeypatch.setattr(module, "own_directory", lambda: own)
-    before = {}
-
-    def contents():
-        return {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
 
     def prepare_as_chief(value):
-        """Before it meets the others."""
-        chief = five(task_id=0, others=lambda value: met.append(run.config.exists()))
-        met, run = [], chief.run_directory(config)
-        chief.prepare(config, run)
-        assert met == [True] and run.path == tmp_path / "run"
-        run.checkpoints.mkdir()
-        run.last.write_bytes(b"state")
-        before.update(contents())
+        chief = five(task_id=0, others=lambda value: met.append(shared.config.exists()))
+        chief.prepare(config, chief.run_directory(config))
+        shared.checkpoints.mkdir()
+        shared.last.write_bytes(b"state")
         return [value] * 5
 
     workers = five(others=prepare_as_chief)
     run = workers.run_directory(config)
     data = workers.prepare(config, run)
-    assert run.path == own and contents() == before
+    assert met == [True] and run.path == own
     for path in (run.config, run.corpus, *run.tokenizer_files(False), run.last):
-        assert path.read_bytes() == before[tmp_path / "run" / path.relative_to(own)]
+        assert path.read_bytes() == (shared.path / path.relative_to(own)).read_bytes()
     monkeypatch.setattr("keras_transformer.training.preparation.encode_pairs", None)  # no need to tokenise again
     assert len(prepare(config, run).train) == len(data.train) == 211
 
 
-def test_a_run_directory_that_is_not_shared_is_reported_in_a_line_and_that_of_another_is_gone_when_it_ends(
-    corpus, tmp_path, monkeypatch
-):
-    config, at_exit = tiny.config(corpus, tmp_path / "run"), []
+def test_a_run_directory_that_is_not_shared_is_reported_in_a_line(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run")
     expected = f"worker 3 does not see {config.model_dir}/config.yaml, which worker 0 has"
     with pytest.raises(CheckpointError, match=expected):
         five().prepare(config, RunDirectory(tmp_path / "own"))
     assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(module.atexit, "register", lambda *given, **how: at_exit.append((given, how)))
-    directory = module.own_directory()
-    assert directory.is_dir()
-    (((remove, *arguments), keywords),) = at_exit
-    remove(*arguments, **keywords)
-    assert not directory.exists()
