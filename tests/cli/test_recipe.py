@@ -1,7 +1,6 @@
-import os
 import random
 import re
-import signal
+import shlex
 import subprocess
 import sys
 import time
@@ -17,11 +16,11 @@ from keras_transformer.cli import recipe as module
 from keras_transformer.data.corpora import open_corpus
 from keras_transformer.tools.recipe.build import Recipe, read_recipe
 from keras_transformer.tools.recipe.plan import Pace, Sizes
-from tests import tiny
+from tests import tiny, warm_start
 
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11), "quickstart": Pace(1.0, 11)}
 SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
-BUILT = replace(SIZES, teacher="quickstart", student="quickstart", second=False, formats=("saved_model",))
+BUILT = replace(SIZES, epochs=1, teacher="quickstart", student="quickstart", second=False, formats=("saved_model",))
 KILLED = ("prepare", "both")  # stages that are under way when the recipe is killed
 
 
@@ -89,8 +88,12 @@ def test_mistakes_are_one_line_before_any_work(asked, mistake, tmp_path):
     assert "recipe.yaml" in mistake(module, *asked)
 
 
-def start(flags):
-    words = [sys.executable, "-m", "keras_transformer", "recipe", *flags]
+# Its programs are forks: see warm_start.py.
+RECIPE = "import sys; sys.executable = sys.argv.pop(1); from keras_transformer.cli import programs; programs.main()"
+
+
+def start(python, flags):
+    words = [sys.executable, "-c", RECIPE, python, "recipe", *flags]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
@@ -100,15 +103,17 @@ def weights(run):
 
 
 @pytest.mark.slow
-def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_hand(asked, tmp_path):
-    output, moments = Path(asked[3]), random.Random(1)
+def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_hand(asked, tmp_path, warm):
+    output, moments, python = Path(asked[3]), random.Random(1), tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.join(warm_start.command(warm))} "$@"\n', "utf-8")
+    python.chmod(0o755)
     plan(asked, sizes=BUILT)
     for _ in range(2):
-        process = start(asked)
-        time.sleep(moments.uniform(5, 25))
-        os.kill(process.pid, signal.SIGKILL)
+        process = start(python, asked)
+        time.sleep(moments.uniform(5, 15))
+        process.kill()
         process.wait()
-    process = start(asked)
+    process = start(python, asked)
     said, _ = process.communicate(timeout=3000)  # beside the other tests, on two cores
     assert process.returncode == 0, said
     recorded = read_recipe(output)
@@ -118,25 +123,20 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
     # What ships
     front, _, card = (output / "README.md").read_text("utf-8").removeprefix("---\n").partition("---\n")
     about = yaml.safe_load(front)
-    assert (about["language"], about["pipeline_tag"]) == (["en", "de"], "translation")
-    assert about["license"] == "mit"
+    assert (about["language"], about["pipeline_tag"], about["license"]) == (["en", "de"], "translation", "mit")
     assert all(f"| {name} |" in card for name in ("teacher", "student", "together"))
-    results = [yaml.safe_load((output / name / "results.yaml").read_text("utf-8")) for name in ("teacher", "student")]
-    assert [found["set"] for found in results] == ["validation"] * 2 and "The test set," in card
-    assert (output / "report.html").exists()
+    assert "The test set," in card and (output / "report.html").exists()
     for place in (output, output / "export" / "1"):
         text = (place / "README.md").read_text("utf-8")
         (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        ran = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=100)
+        ran = subprocess.run([python, "-"], input=block, cwd=place, capture_output=True, text=True, timeout=100)
         assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr
 
     # The same commands by hand, elsewhere
     by_hand = tmp_path / "by_hand"
-    for stage in recorded["stages"]:
-        if stage["stage"] in KILLED:
-            for line in stage["commands"]:
-                line = line.replace(str(output), str(by_hand)).replace("python ", f"{sys.executable} ", 1)
-                subprocess.run(line, shell=True, check=True, capture_output=True)
+    for line in [line for stage in recorded["stages"] if stage["stage"] in KILLED for line in stage["commands"]]:
+        line = line.replace(str(output), str(by_hand)).replace("python ", f"{python} ", 1)
+        subprocess.run(line, shell=True, check=True, capture_output=True)
     expected, found = weights(by_hand / "both"), weights(output / "both")
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[key], found[key]) for key in expected)
