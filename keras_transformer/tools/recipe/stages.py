@@ -4,12 +4,12 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_transformer.config import Config
 from keras_transformer.tools.recipe.plan import order
 
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
 # Dropout rates, each with the most epochs that it is for: in few epochs, a model does not learn its corpus by heart.
-# Above the last, the preset's.
-LITTLE_DROPOUT = ((30, "0.1"), (60, "0.2"))
+LITTLE_DROPOUT = ((30, 0.1), (60, 0.2))
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
@@ -85,13 +85,14 @@ def prepare(build, sizes):
 def training(build, name, preset, epochs, datasets, *flags):
     """A training, which scores the validation set alone: no choice rests on the test set."""
     words = ["train", *(word for dataset in datasets for word in ("--dataset", dataset)), *flags]
-    words += ["--preset", preset, "--epochs", str(epochs), *dropout(epochs), "--score_test", "false"]
+    words += ["--preset", preset, "--epochs", str(epochs), *dropout(preset, epochs), "--score_test", "false"]
     return [Command((*words, "--seed", str(build.seed), "--model_dir", str(build.output / name)))]
 
 
-def dropout(epochs):
-    """The flags for the dropout of so many epochs, a list of str: [] for that of the preset."""
-    return next((["--dropout_rate", rate] for most, rate in LITTLE_DROPOUT if epochs <= most), [])
+def dropout(preset, epochs):
+    """The flags for less dropout than a preset has, a list of str: [] if so many epochs need that of the preset."""
+    rates = [rate for most, rate in LITTLE_DROPOUT if epochs <= most and rate < Config(preset=preset).dropout_rate]
+    return ["--dropout_rate", str(rates[0])] if rates else []
 
 
 def in_both(build, sizes, name, preset, *flags):

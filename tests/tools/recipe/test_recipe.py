@@ -98,13 +98,13 @@ def test_the_settings_of_the_trainings():
     expected = {name: (preset, 10) for name, preset in first.items()}
     expected |= {name: (preset, 21) for name, preset in zip(last, first.values(), strict=True)}
     assert {name: (config.preset, config.epochs) for name, config in stages.items()} == expected
-    assert {config.seed for config in stages.values()} == {7}
     assert stages["teacher"].positions != stages["second"].positions == stages["second_both"].positions
     same = {stages[name].tokenizer for name in ("second_both", "student_both")}
     assert same == {"builds/mine/both/tokenizer.model"}  # so that all of them translate together
     assert stages["second"].init_from == "builds/mine/second_both"
-    assert {config.dropout_rate for config in stages.values()} == {0.1}  # few epochs learn nothing by heart
-    assert [dropout(epochs)[1:] for epochs in (30, 31, 60, 61)] == [["0.1"], ["0.2"], ["0.2"], []]
+    assert {(config.seed, config.dropout_rate) for config in stages.values()} == {(7, 0.1)}
+    asked = [("tiny", 30), ("tiny", 31), ("tiny", 60), ("tiny", 61), ("small", 31), ("base", 20)]
+    assert [dropout(*each)[1:] for each in asked] == [["0.1"], ["0.2"], ["0.2"], [], [], []]
     corpora = ("prepare:0.5", "distil:0.5", "back_translate:0.2500")
     assert stages["student"].corpora == tuple(f"files:builds/mine/{corpus}" for corpus in corpora)
 
