@@ -30,6 +30,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from keras_transformer.config import BOS_ID, EOS_ID, FIRST_PLACEHOLDER_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import FileError, TokenizerError, counted
+from keras_transformer.private_api import lasting
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.words import LETTER
 
@@ -198,7 +199,7 @@ class Tokenizer(tf.Module):
                 # Python's loader of SavedModels gives all tokenizers of one name the model of the first.
                 name = f"tokenizer_{hashlib.sha256(self.model).hexdigest()[:32]}"
                 with tf.init_scope():
-                    self._ops = tensorflow_text.SentencepieceTokenizer(model=self.model, out_type=tf.int32, name=name)
+                    self._ops = lasting(tensorflow_text.SentencepieceTokenizer(self.model, tf.int32, name=name))
             return self._ops
 
     @property

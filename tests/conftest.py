@@ -108,9 +108,7 @@ def seed():
     """Every test starts from the same seeds, alone or after others.
 
     Keras draws the seeds of its initialisers and dropout layers from Python's `random`.
-
-    Not `keras.utils.set_random_seed`, `keras.utils.clear_session` or `tf.random.set_seed`: all three empty TensorFlow's
-    cache of kernels, and with its kernel dies the resource of every `SentencepieceTokenizer` made before.
+    `keras.utils.set_random_seed` would empty TensorFlow's cache of kernels, and the next test would fill it again.
     """
     random.seed(1)
     np.random.seed(1)

@@ -152,7 +152,7 @@ def check_memory(config, data, strategy, machine):
 def initial_weights_of(seed):
     """A context in which Keras draws initial weights and the seeds of dropout from `seed`."""
     with random_as_before():
-        random.seed(seed)  # keras.utils.set_random_seed would break tokenizers made before
+        random.seed(seed)  # keras.utils.set_random_seed would empty TensorFlow's cache of kernels
         yield
 
 

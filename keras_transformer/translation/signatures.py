@@ -90,17 +90,17 @@ class Signatures:
         def as_function(signature):
             inputs = inputs_of(signature, self.directions)
             specs = {name: tf.TensorSpec([None], dtype, name) for name, dtype in inputs.items()}
-
-            def call(inputs):
-                found = self.answer(signature, inputs)
-                return {
-                    name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
-                    for name, (_, dimensions) in OUTPUTS[signature].items()
-                }
-
-            return tf.function(call, input_signature=[specs], autograph=False)
+            # TensorFlow takes two functions of the same lines for one that it must trace again and again, and warns.
+            return tf.function(functools.partial(self._outputs, signature), input_signature=[specs], autograph=False)
 
         return {signature: as_function(signature) for signature in INPUTS}
+
+    def _outputs(self, signature, inputs):
+        found = self.answer(signature, inputs)
+        return {
+            name: tf.ensure_shape(found[name], [self.beam_size if d == "W" else None for d in dimensions])
+            for name, (_, dimensions) in OUTPUTS[signature].items()
+        }
 
     def answer(self, signature, inputs):
         """The outputs of a signature from its inputs: tags in texts and languages become the ids of `Directions.of`."""

@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import regex
@@ -346,7 +347,8 @@ class Translator(TextTranslator):
         self.files = []
         self._replicas = len(self._strategy.experimental_local_results(model.weights[0].value))
         specs = {name: tf.TensorSpec([None], dtype) for name, dtype in inputs_of("translate", tags).items()}
-        self._functions["translate"] = tf.function(self._share, input_signature=[specs], autograph=False)
+        # `partial`: see `Signatures.functions`
+        self._functions["translate"] = tf.function(partial(self._share), input_signature=[specs], autograph=False)
         super().__init__(batch_size * self._replicas, glossary, protect, tags)
         if self.protection and not all(tokenizer.has_placeholders for tokenizer in tokenizers):
             raise UserError(NO_PLACEHOLDERS)
