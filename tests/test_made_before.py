@@ -3,9 +3,8 @@
 `made_before/COMMIT.tar.xz` holds, made by that commit on tiny number words (`corpus`): `finished`, a Transformer's run
 without its checkpoints; `stopped`, the same run at update 120 of 272; `gru`, a recurrent run; `saved_model` and
 `litert`, exports of `finished`; `finished.de`, their translation of `text.en`; and those of the three runs with a beam
-of 1. (Since the version after it, a larger beam ends later: a run may find a better translation than it did.)
-
-`467dcb2.tar.xz` holds a `saved_model` with two tokenizers, of which Python's loader makes one, and its translations.
+of 1: today, a larger beam ends later. `467dcb2.tar.xz` holds a
+`saved_model` with two tokenizers, of which Python's loader makes one, and its translations.
 """
 
 import shutil

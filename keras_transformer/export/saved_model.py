@@ -120,8 +120,7 @@ class SavedModelExport:
         translator = self.reference.with_model(model, projections=projections, programs=self.programs)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
-        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # an export is not trained
-        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
+        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures)
         compact_saved_model(directory)
         share_default(directory)
         write_warm_up(directory, translator.tags, self.warm_up_texts)

@@ -41,9 +41,6 @@ class Swapping:
 
     Args:
         has_placeholders: bool, whether a placeholder is one piece. It then comes in the place of the word before it.
-
-    Attributes:
-        asked: list of (signature, inputs).
     """
 
     def __init__(self, has_placeholders=True):

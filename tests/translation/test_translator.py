@@ -1,4 +1,5 @@
 import functools
+import gc
 import itertools
 import re
 
@@ -455,6 +456,13 @@ def test_a_value_out_of_range_counts_as_the_nearest_and_one_that_is_no_number_as
         return call(signature, [ROWS[3]] * len(rows) + [ROWS[1]] * len(rows), **columns)
 
     assert asked(1) == asked(2)
+
+
+def test_a_translator_leaves_no_graph_behind():
+    before = {id(thing) for thing in gc.get_objects() if type(thing).__name__ == "FuncGraph"}
+    Translator(tiny.transformer(), tiny.tokenizer(), beam_size=1, **SETTINGS).translate("one two")
+    assert gc.collect() + gc.collect()  # the first time ends functions, the second time their graphs
+    assert {id(thing) for thing in gc.get_objects() if type(thing).__name__ == "FuncGraph"} <= before
 
 
 def test_a_text_in_parts_draws_other_numbers_for_each():
