@@ -162,8 +162,8 @@ def main():
         write_lines(output / f"{name}.text", texts)
         references = (arguments.corpus / f"{name}.{languages[1]}").read_text("utf-8").splitlines()
         found = measure(texts, references, target_lang=languages[1])  # 13a finds no words in Japanese
-        print(f"{peer} {name}: BLEU {found.bleu:.1f} {found.bleu_signature}")
-        print(f"{peer} {name}: chrF {found.chrf:.1f} {found.chrf_signature}")
+        print(f"{peer} {name}: BLEU = {found.bleu:.2f} {found.bleu_signature}")
+        print(f"{peer} {name}: chrF2 = {found.chrf:.2f} {found.chrf_signature}")
 
 
 if __name__ == "__main__":
