@@ -120,7 +120,8 @@ class SavedModelExport:
         translator = self.reference.with_model(model, projections=projections, programs=self.programs)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
-        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures)
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # that of swish has no place in it
+        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
         write_warm_up(directory, translator.tags, self.warm_up_texts)

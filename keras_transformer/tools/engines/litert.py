@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import json
+import logging
 import re
 import shutil
 import tempfile
@@ -127,7 +128,9 @@ def convert(signatures, quantization, tags=None):
     """
     module = SearchModule(signatures, tags)
     with tempfile.TemporaryDirectory() as directory:
-        tf.saved_model.save(module, directory, module.search.get_concrete_function())
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(module, directory, module.search.get_concrete_function(), options)
+        logging.getLogger("absl").setLevel(logging.ERROR)  # `save` resets it; the converter warns of missing gradients
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         converter.optimizations = [tf.lite.Optimize.DEFAULT] if quantization == "int8" else []
