@@ -105,9 +105,8 @@ def pytest_report_teststatus(report, config):
 
 @pytest.fixture(autouse=True)
 def seed():
-    """Every test starts from the same seeds, alone or after others. Keras draws its seeds from Python's `random`.
-
-    `keras.utils.set_random_seed` would empty TensorFlow's cache of kernels, and the next test would fill it again."""
+    """Every test starts from the same seeds, alone or after others. Keras draws its seeds from Python's `random`."""
+    # `keras.utils.set_random_seed` would empty TensorFlow's cache of kernels, and every test would fill it again.
     random.seed(1)
     np.random.seed(1)
 

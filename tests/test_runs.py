@@ -181,7 +181,7 @@ def test_an_export_with_a_shortlist_translates_as_the_run_and_says_what_the_shor
     path, short = run.export(tmp_path / "exports", beam_size=2, shortlist=3), run.translator(beam_size=2, shortlist=3)
     exported, expected = kt.load(path.parent), short.translate(texts := ["one two", "three", "", "Größe 😀. Seven"])
     keras.utils.clear_session()  # empties TensorFlow's cache of kernels: no tokenizer of ours dies with its own
-    assert exported.translate(np.array(texts)) == short.translate(texts) == expected
+    assert exported.translate(np.array(texts)) == short.translate(texts) == expected and path.name == "1"
     assert [getattr(short, name)(texts) for name in ("alternatives", "sample", "explain", "translate_scored")]
     assert short.score(texts, texts) and "retracing" not in caplog.text
     facts = (manifest := read_manifest(path))["shortlist"]

@@ -120,7 +120,7 @@ class SavedModelExport:
         translator = self.reference.with_model(model, projections=projections, programs=self.programs)
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
-        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # that of swish has no place in it
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # a loader cannot read that of swish
         tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)

@@ -62,7 +62,7 @@ def _multiplies_bfloat16(gpus):
         return capability[0] >= 8
     cpu = Path("/proc/cpuinfo")
     words = set(cpu.read_text().split()) if cpu.exists() else set()
-    # An Intel processor whose AMX a virtual machine hides multiplies bfloat16 half as fast as float32.
+    # Without AMX, which a virtual machine may hide, an Intel processor multiplies float32 faster.
     return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 

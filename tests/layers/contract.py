@@ -1,6 +1,7 @@
 """What every layer promises, whatever it computes: one harness, inherited by one test class per layer.
 
-Every size is another prime, so that no transposed axis passes by accident; d_model is the product of two of them."""
+Every size is another prime, so that no transposed axis passes by accident; d_model is the product of two of them.
+"""
 
 import copy
 import json
