@@ -8,6 +8,7 @@ python -m tests.on_transformers RUN FILE  # of a run of your own, on the first 2
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -61,6 +62,8 @@ def main():
         check_back(Path(directory), translator, SOURCES)
         for name in ("hf_marian", "hf_m2m100", "hf_nllb", "hf_mbart"):
             check_imported(name, Path(directory))
+        for name in ("hf_marian", "hf_m2m100"):
+            check_by_ctranslate2(name, Path(directory))
         run = Run(Path(directory, "hf_marian_run"))  # it never predicts some pieces, and its translations end
         texts = [source for source, _ in pairs(67, seed=7)]
         check_beam_search(Path(directory, "toy"), run.translator(length_penalty=0.0, split_sentences=False), texts)
@@ -115,6 +118,21 @@ def check_imported(name, directory):
     sources, targets = zip(*((row["source"], row["beam"]["text"]) for row in expected["rows"]), strict=True)
     assert generated(path, sources) == [*targets]
     print(f"in transformers, {name} out again: {proven(path)}, and as before")
+
+
+def check_by_ctranslate2(name, directory):
+    """What CTranslate2 makes of such a model comes in as well: its tokenizer's tokens are in no file of the engine."""
+    converted = directory / f"{name}_converted"
+    convert = [sys.executable, "-m", "ctranslate2.converters.transformers"]  # torch and TensorFlow share no process
+    subprocess.run([*convert, "--model", directory / name, "--output_dir", converted], capture_output=True, check=True)
+    for file in (*(directory / name).glob("*.spm"), *(directory / name).glob("*.model")):
+        shutil.copy(file, converted)
+    for i, expected in enumerate(json.loads((directory / name / "expected.json").read_text())):
+        languages = expected["source_lang"], expected["target_lang"]
+        run = import_model(converted, directory / f"{name}_{i}", *languages)
+        sources, targets = zip(*((row["source"], row["greedy"]["text"]) for row in expected["rows"]), strict=True)
+        assert run.translator(beam_size=1, length_penalty=0.0).translate(sources) == [*targets]
+        print(f"in transformers, {name} through CTranslate2: {len(targets)} of {len(targets)} equal")
 
 
 if __name__ == "__main__":

@@ -5,17 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.data import full_stops
-from keras_transformer.data.full_stops import (
-    MOST_WORDS,
-    UNKNOWN,
-    FullStops,
-    Known,
-    learn_full_stops,
-    learn_known,
-    lines_of_languages,
-    load_known,
-    save_known,
-)
+from keras_transformer.data.full_stops import FullStops, Known, learn_full_stops
 from keras_transformer.errors import FileError
 
 WORRY = "Don't worry. He will."
@@ -69,11 +59,11 @@ def pairs(sources, targets=("one",)):
 
 def test_the_lines_of_a_language_speak_for_this_language_alone():
     parts = [("en", "de", pairs(ENGLISH, GERMAN)), ("de", "en", pairs(GERMAN)), ("fr", "de", pairs(FRENCH, GERMAN))]
-    source, target, copies_unknown = learn_known(corpus(*parts), False)
+    source, target, copies_unknown = full_stops.learn_known(corpus(*parts), False)
     assert source.abbreviations == ("chap", "Abschn", "art") and copies_unknown is False
     german = [line for _, lang, own in parts if lang == "de" for _, line in own]
     assert target == learn_full_stops(german, ["one"] * len(GERMAN))
-    mixed = learn_known(corpus(*(("en", "de", own) for _, _, own in parts)), False)
+    mixed = full_stops.learn_known(corpus(*(("en", "de", own) for _, _, own in parts)), False)
     assert "art" not in mixed.source.abbreviations
 
 
@@ -100,7 +90,7 @@ def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(
     numbered = [kind([(row, row) for row in range(size)]) for size in sizes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(full_stops, "MOST_LINES", most)
-        source, target = lines_of_languages(corpus(*((f"{n}", "en", own) for n, own in enumerate(numbered))))
+        source, target = full_stops.lines_of_languages(corpus(*((f"{n}", "en", own) for n, own in enumerate(numbered))))
     read = [list(lines) for lines in source]
     assert [list(lines) for lines in source] == read and [row for rows in read for row in rows] == list(*target)
     assert sum(map(len, read)) <= most
@@ -114,17 +104,17 @@ def test_at_most_so_many_lines_are_read_and_every_corpus_has_evenly_spaced_ones(
 def test_a_corpus_knows_better_than_the_one_before():
     new, old = FullStops(("vgl", "no"), ("us",)), FullStops(("us", "zzgl"), ("no", "me"))
     assert new.extended(old) == FullStops(("vgl", "no", "zzgl"), ("us", "me"))
-    many = FullStops(tuple(map(str, range(MOST_WORDS))))
+    many = FullStops(tuple(map(str, range(full_stops.MOST_WORDS))))
     assert new.extended(many).abbreviations == ("vgl", "no", *many.abbreviations[:-2])
 
 
 def test_full_stops_are_kept_in_a_file_and_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "full_stops.json"
-    assert load_known(path) == UNKNOWN
+    assert full_stops.load_known(path) == full_stops.UNKNOWN
     known = Known(FullStops(("ул", "vgl"), ("0",)), FullStops(), copies_unknown=False)
-    save_known(path, known)
-    assert load_known(path) == known and "ул" in path.read_text(encoding="utf-8")
+    full_stops.save_known(path, known)
+    assert full_stops.load_known(path) == known and "ул" in path.read_text(encoding="utf-8")
     for damaged in ("{", "{}", '{"source": 3}', '{"source": {"x": []}, "target": {}}'):
         path.write_text(damaged, encoding="utf-8")
         with pytest.raises(FileError, match="full_stops.json is damaged: put a copy"):
-            load_known(path)
+            full_stops.load_known(path)

@@ -11,13 +11,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import FileError
 from keras_transformer.training import tensorboard
-from keras_transformer.training.tensorboard import (
-    EventWriter,
-    forget_after,
-    memory,
-    read_records,
-    write_records,
-)
+from keras_transformer.training.tensorboard import EventWriter, forget_after, memory, read_records, write_records
 from keras_transformer.training.watchers import Curves, Progress
 from tests.training.curves import hparams_tab, read_events
 from tests.training.test_watchers import Clock, on

@@ -70,16 +70,8 @@ DIVIDED = {
     "hindi": ["यह घर है।", "वह गया।"],
     "arabic": ["هل أنت هنا؟", "نعم.", "لا"],
     "korean": ["갔다.", "왔다.", "보았다."],
-    "abbreviations": [
-        "See vol.",
-        "He left Zürich.",
-        "Mr. Lee met John.",
-        "Mr. Ray met Mary.",
-        "Stop!",
-        "Dr. Lee came.",
-        "We saw McPond.",
-        "Yes.",
-    ],
+    "abbreviations": ["See vol.", "He left Zürich.", "Mr. Lee met John.", "Mr. Ray met Mary."],
+    "more abbreviations": ["Stop!", "Dr. Lee came.", "We saw McPond.", "Yes."],
     "more german": ["Er kam aus Köln.", "Dr. Meyer ging.", "Sie las viel.", "Vera kam."],
     "spanish": ["Hola.", "¿Quién es?", "Yo."],
 }

@@ -4,12 +4,14 @@ model.bin tells the shape of the model (`ctranslate2_weights`), and config.json 
 """
 
 import json
+import re
 import tempfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.languages import own_codes
 from keras_transformer.tools.importing.ctranslate2_weights import Weights
 from keras_transformer.tools.importing.foreign import ForeignModel
 from keras_transformer.tools.importing.pieces import (
@@ -29,11 +31,19 @@ TOLD = {  # in config.json: the type, and what it is if it is left out
     "unk_token": (str, "<unk>"),
     "bos_token": (str, "<s>"),
     "eos_token": (str, "</s>"),
-    "decoder_start_token": (str, None),
+    "decoder_start_token": (str, "<s>"),
     "add_source_bos": (bool, False),
     "add_source_eos": (bool, False),
     "layer_norm_epsilon": (float, None),
 }
+TAG = re.compile(r"__([a-z]{2,3})__|([a-z]{2,3}_[A-Z][A-Za-z]+)")  # of a language: __en__, en_XX, eng_Latn
+TOKENIZERS = (
+    ["tokenizer.model"],
+    ["source_tokenizer.model", "target_tokenizer.model"],
+    ["source.spm", "target.spm"],
+    ["sentencepiece.model"],
+    ["sentencepiece.bpe.model"],
+)
 PADDING = ("<pad>", "<blank>")
 
 
@@ -42,8 +52,11 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
     if languages is not None:
         raise ImportedModelError("a model of CTranslate2 has one direction here: leave out `languages`")
     weights = Weights(file_in(directory, MODEL))
-    config, told = read_config(directory), read_told(Path(directory))
-    source, target, tokenizers, frame = read_vocabularies(Path(directory), config, told)
+    config, told = read_config(directory, weights.config), read_told(Path(directory))
+    if not told:
+        told = tokens_around(config, read_table(Path(directory), "target", config), source_lang, target_lang)
+        source_lang, target_lang = told.get("source_lang", source_lang), told.get("target_lang", target_lang)
+    source, target, tokenizers, frame = read_vocabularies(Path(directory), config, told, weights.starts_from_zero)
     model = weights.settings()
     if not model["share_vocabulary"] or source.names != target.names:
         model["share_vocabulary"] = False
@@ -96,12 +109,17 @@ def read_package(path, source_lang=None, target_lang=None, languages=None):
     return foreign
 
 
-def read_config(directory):
-    """The settings of config.json, a dict with each of `TOLD`. Raises ImportedModelError for another type."""
-    config = read_json(directory, "config.json")
+def read_config(directory, of_the_file=None):
+    """The settings of config.json, a dict with each of `TOLD`. Raises ImportedModelError for another type.
+
+    An old model.bin has them itself: `of_the_file`.
+    """
+    config = read_json(directory, "config.json") if of_the_file is None else dict(of_the_file)
+    if config.get("decoder_start_token", "") is None:
+        raise ImportedModelError(f"{directory} leaves the first token of a translation to its user, and no run does so")
     for name, (kind, default) in TOLD.items():
         value = config.setdefault(name, default)
-        if value is not None and type(value) is not kind:
+        if type(value) is not kind and not (name == "layer_norm_epsilon" and value is None):
             raise ImportedModelError(f"{directory}/config.json: {name} must be a {kind.__name__}. Received: {value!r}")
     return config
 
@@ -117,8 +135,43 @@ def read_told(directory):
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def read_vocabularies(directory, config, told):
+def tokens_around(config, table, source_lang, target_lang):
+    """The tokens around texts that tokenizers of Hugging Face add, and that the engine therefore does not know of.
+
+    A translation of their models begins with eos: MarianMT and BART, which have no tags, and NLLB-200, M2M-100 and
+    mBART-50, which have a tag before each text.
+
+    Args:
+        config: see `read_config`.
+        table: list of str, the pieces of the target.
+        source_lang, target_lang: codes of languages, or None.
+
+    Returns:
+        dict as of `read_told`: {} for a model whose engine adds all tokens.
+
+    Raises:
+        ImportedModelError: if the model has tags, and none of the two languages.
+    """
+    eos = config["eos_token"]
+    if config["decoder_start_token"] != eos or config["add_source_eos"]:
+        return {}
+    known = {found[1] or found[2]: piece for piece in table if (found := TAG.fullmatch(piece))}
+    if not known:
+        return {"source_end": eos}
+    codes = own_codes(known, (source_lang, target_lang))
+    if not all(code in known for code in codes):
+        raise ImportedModelError(
+            f"the model has {len(known)} languages: give `source_lang` and `target_lang`, such as {min(known)} and "
+            f"{max(known)}. Received: source_lang={source_lang}, target_lang={target_lang}"
+        )
+    tags = dict(zip(("source_tag", "target_prefix"), (known[code] for code in codes), strict=True))
+    return {"source_lang": codes[0], "target_lang": codes[1], "source_end": eos, **tags}
+
+
+def read_vocabularies(directory, config, told, starts_from_zero=False):
     """The pieces, the tokenizers and the tokens around texts.
+
+    With `starts_from_zero`, no piece stands for the vector that a translation begins with.
 
     Returns:
         `Vocabulary` of source and target; list of one or two SentencePiece models, bytes; the setting `frame`.
@@ -126,33 +179,18 @@ def read_vocabularies(directory, config, told):
     Raises:
         ImportedModelError: if a file is missing, or a token that is no piece.
     """
-    tables = [read_table(directory, side) for side in ("source", "target")]
-    names = next(
-        (
-            names
-            for names in (
-                ["tokenizer.model"],
-                ["source_tokenizer.model", "target_tokenizer.model"],
-                ["source.spm", "target.spm"],
-                ["sentencepiece.model"],
-            )
-            if all((directory / name).exists() for name in names)
-        ),
-        None,
-    )
+    tables = [read_table(directory, side, config) for side in ("source", "target")]
+    names = next((names for names in TOKENIZERS if all((directory / name).exists() for name in names)), None)
     if names is None:
         raise ImportedModelError(
             f"{directory} has no tokenizer: copy the SentencePiece model of the texts into it, as tokenizer.model, or "
             "as source.spm and target.spm"
         )
     models = [read_pieces(directory / name) for name in names]
-    start, *prefix = [
-        config["decoder_start_token"] or config["bos_token"],
-        *told.get("target_prefix", "").split(),
-    ]
-    *before_target, bos = [start, *prefix]
+    *before_target, bos = config["decoder_start_token"], *told.get("target_prefix", "").split()
     vocabularies = [
-        vocabulary_of(table, model, config, bos) for table, model in zip(tables, (models * 2)[:2], strict=True)
+        vocabulary_of(table, model, config, None if starts_from_zero else bos)
+        for table, model in zip(tables, (models * 2)[:2], strict=True)
     ]
     source, target = vocabularies
     around = (
@@ -170,8 +208,17 @@ def read_vocabularies(directory, config, told):
     return source, target, tokenizers, "/".join(",".join(map(str, ids)) for ids in frame)
 
 
-def read_table(directory, side):
-    """The pieces of "source" or "target" by their ids, a list of str. Raises ImportedModelError."""
+def read_table(directory, side, config):
+    """The pieces of "source" or "target" by their ids, a list of str. Raises ImportedModelError.
+
+    An unknown piece that is not among them has the id behind the last one, as in the engine.
+    """
+    table = read_names(directory, side)
+    return table if config["unk_token"] in table else [*table, config["unk_token"]]
+
+
+def read_names(directory, side):
+    """The pieces that a file lists, as in `read_table`."""
     for stem in ("shared_vocabulary", f"{side}_vocabulary"):
         if (directory / f"{stem}.json").exists():
             try:

@@ -9,9 +9,10 @@ from ml_dtypes import bfloat16
 
 from keras_transformer.layers.embedding import sinusoids
 from keras_transformer.presets import SINUSOIDAL
+from keras_transformer.tools.importing import ctranslate2_versions as versions
 from keras_transformer.tools.importing.tensors import ImportedModelError, Tensors, on_disk
 
-NEWEST, MOST_DIMENSIONS = 6, 8  # version of the file, and of an array
+MOST_DIMENSIONS = 8  # of an array
 DTYPES = [np.float32, np.int8, np.int16, np.int32, np.float16, bfloat16]  # by their numbers
 ACTIVATIONS = ["relu", "gelu_tanh", "silu", "gelu", "gelu_sigmoid"]  # by their numbers
 LINEAR = {  # our layer -> theirs, and its place among the layers that they join; None for a layer of its own
@@ -34,11 +35,11 @@ KNOWN = re.compile(
     rf"|(en|de)coder/layer_\d+/({'|'.join(NORMS.values())})/layer_norm/({PARTS})"
     rf"|(en|de)coder/layer_\d+/self_attention/({'|'.join(DISTANCES.values())})"
     rf"|(en|de)coder/(layer_norm|layernorm_embedding)/({PARTS})|(en|de)coder/position_encodings/encodings"
-    rf"|encoder/embeddings_0/({PARTS})|decoder/(embeddings|projection)/({PARTS})"
+    rf"|encoder/embeddings(_0)?/({PARTS})|decoder/(embeddings|projection)/({PARTS})"
 )
 NUMBERS = re.compile(  # those that are read, or change nothing
     r"(en|de)coder/(activation|num_heads|pre_norm|scale_embeddings|embeddings_merge|alignment_(heads|layer))"
-    r"|(en|de)coder/alibi_use_positive_positions|.*/rotary_(base|dim|interleave)|.*/(num_heads_kv|head_dim|weight_scale)"
+    r"|(en|de)coder/alibi_use_positive_positions|decoder/start_from_zero_embedding|.*/rotary_(base|dim|interleave)|.*/(num_heads_kv|head_dim|weight_scale)"
 )
 ROTARY = {"rotary_dim": 0, "rotary_base": 10000, "rotary_interleave": 1}
 
@@ -49,6 +50,10 @@ class Weights:
     Args:
         path: pathlib.Path of the file.
 
+    Attributes:
+        config: dict of what the file says, and config.json since version 6; None if the file is so new.
+        starts_from_zero: bool, whether a translation begins with a vector of zeros, as in Marian.
+
     Raises:
         ImportedModelError: if the file is damaged, or has weights that no model here has.
     """
@@ -56,8 +61,8 @@ class Weights:
     def __init__(self, path):
         self.path = path
         try:
-            self.numbers, self.tensors, self.same = read_model(path)
-        except (ValueError, IndexError, struct.error, OverflowError) as error:
+            self.numbers, self.tensors, self.same, self.config = read_model(path)
+        except (ValueError, LookupError, struct.error, OverflowError) as error:
             raise ImportedModelError(f"{path} is not a model of CTranslate2, or is damaged: {error}") from None
         for name, array in self.tensors.items():
             if not KNOWN.fullmatch(name):
@@ -77,11 +82,17 @@ class Weights:
         if array.dtype.kind != "i":
             return array.astype("float32")
         scale = self.numbers.get(f"{name}_scale")
-        if scale is None:
+        if scale is None and array.dtype == np.int16 and not self.has(f"{name}_scale"):
+            scale = versions.INT16_SCALE
+        elif scale is None:
             scale = self.array(f"{name}_scale")[:, None]  # one for each row
         if not np.all(scale) or len(np.atleast_1d(scale)) not in (1, len(array)):
             raise ImportedModelError(f"{self.path} is damaged: {name}_scale must have a number for each row, and no 0")
         return array.astype("float32") / scale
+
+    @property
+    def starts_from_zero(self):
+        return bool(self.numbers.get("decoder/start_from_zero_embedding"))
 
     def has(self, name):
         """Whether there is an array of this name."""
@@ -109,7 +120,7 @@ class Weights:
         ]
         if self.both("activation") not in range(len(ACTIVATIONS)):
             raise ImportedModelError(f"no model here has the activation {self.both('activation')} of CTranslate2")
-        scaled = bool(self.both("scale_embeddings"))
+        scaled = self.is_scaled()
         return {
             "d_model": d_model,
             "d_ff": d_ff,
@@ -128,6 +139,15 @@ class Weights:
             "share_vocabulary": self.are_same("encoder/embeddings_0/weight", "decoder/embeddings/weight"),
             **self.positions(d_model),
         }
+
+    def is_scaled(self):
+        """Whether vectors of tokens are multiplied by sqrt(d_model): a flag, or a number in floating point."""
+        self.both("scale_embeddings")
+        scale = self.numbers["encoder/scale_embeddings"]
+        d_model = len(self.array("decoder/layer_0/attention/layer_norm/gamma"))
+        if isinstance(scale, float) and not np.isclose(scale, (1.0, math.sqrt(d_model))).any():
+            raise ImportedModelError(f"no model here multiplies embeddings by {scale}, only by the root of d_model")
+        return scale > 1.0 if isinstance(scale, float) else bool(scale)
 
     def are_same(self, one, other):
         """Whether two names are of one array."""
@@ -169,7 +189,7 @@ class Weights:
         side = "encoder" if place.startswith(("encoder", "source")) else "decoder"
         if part == "table":
             table = self.array(f"{side}/position_encodings/encodings")
-            return table / math.sqrt(table.shape[1]) if self.both("scale_embeddings") else table
+            return table / math.sqrt(table.shape[1]) if self.is_scaled() else table
         layer = re.fullmatch(r"(?:en|de)coder/layer_(\d+)/(.+)", place)
         if not layer:
             return self.array(f"{side}/{'layer_norm' if place == f'{side}/norm' else 'layernorm_embedding'}/{part}")
@@ -210,7 +230,8 @@ def read_model(path):
     """The content of a model.bin.
 
     Returns:
-        dict of numbers; `Tensors`, which stay on the disk; dict from names to the names whose array they share.
+        dict of numbers; `Tensors`, which stay on the disk; dict from names to the names whose array they share; dict of
+        what config.json says today, None since there is this file.
 
     Raises:
         ValueError: and others, if the file is damaged or of a version that is not known.
@@ -218,30 +239,41 @@ def read_model(path):
     numbers, makers = {}, {}
     with open(path, "rb") as file:
         version = unpack(file, "I")
-        if not 2 <= version <= NEWEST:
+        if not versions.OLDEST <= version <= versions.NEWEST:
             raise ValueError(f"version {version} is not known")
         kind, _ = text_of(file), unpack(file, "I")
-        if kind != "TransformerSpec":
+        if kind not in versions.HEADS:
             raise ValueError(f"it is a {kind}, and only a TransformerSpec translates")
         for _ in range(unpack(file, "I")):
-            name = text_of(file)
-            rank = unpack(file, "B")
-            if rank > MOST_DIMENSIONS:
-                raise ValueError(f"{name} has {rank} dimensions")
-            shape = tuple(unpack(file, "I") for _ in range(rank))
-            dtype, size = np.dtype(DTYPES[unpack(file, "B")]), unpack(file, "I")
-            if size != math.prod(shape) * dtype.itemsize:
-                raise ValueError(f"{name} of shape {shape} has {size} bytes")
-            if rank:
+            name, shape, dtype, size = read_header(file, version)
+            if shape:
                 makers[name] = on_disk(path, dtype, file.tell(), shape)
                 file.seek(size, 1)
             else:
                 numbers[name] = np.frombuffer(file.read(size), dtype)[0].item()
         same = {}
-        for _ in range(unpack(file, "I") if version >= 3 else 0):
+        for _ in range(unpack(file, "I") if version >= versions.FIRST_WITH_ALIASES else 0):
             name = text_of(file)
             same[name] = text_of(file)
-    return numbers, Tensors(makers), same
+    numbers, makers, config = versions.with_names_of_today(kind, numbers, makers, same)
+    return numbers, Tensors(makers), same, None if version >= versions.FIRST_WITH_CONFIG else config
+
+
+def read_header(file, version):
+    """What stands before the values of an array: name, shape, dtype, number of bytes. Raises ValueError and others."""
+    name = text_of(file)
+    rank = unpack(file, "B")
+    if rank > MOST_DIMENSIONS:
+        raise ValueError(f"{name} has {rank} dimensions")
+    shape = tuple(unpack(file, "I") for _ in range(rank))
+    kind, size = unpack(file, "B"), unpack(file, "I")
+    if version >= versions.FIRST_WITH_DTYPES:
+        dtype = np.dtype(DTYPES[kind])
+    else:
+        dtype, size = np.dtype(versions.DTYPES_BY_SIZE[kind]), size * kind
+    if size != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name} of shape {shape} has {size} bytes")
+    return name, shape, dtype, size
 
 
 def unpack(file, kind):

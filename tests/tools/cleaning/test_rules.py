@@ -272,12 +272,8 @@ RIGHT = {
         ("The book costs 250,000 tomans.", "قیمت کتاب ۲۵۰ هزار تومان است."),
         ("March 21, 2024", "۱ فروردین ۱۴۰۳"),
     ],
-    ("zh", "ja"): [
-        ("请看https://example.com。", "https://example.comをご覧ください。"),
-    ],
-    ("en", "el"): [
-        ("2 million tourists came in the 1980s.", "2 εκατομμύρια τουρίστες ήρθαν τη δεκαετία του '80."),
-    ],
+    ("zh", "ja"): [("请看https://example.com。", "https://example.comをご覧ください。")],
+    ("en", "el"): [("2 million tourists came in the 1980s.", "2 εκατομμύρια τουρίστες ήρθαν τη δεκαετία του '80.")],
 }
 
 

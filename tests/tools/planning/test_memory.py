@@ -105,12 +105,7 @@ def test_adapters_need_gradients_and_slots_of_their_own_size_and_guided_alignmen
 
 # MiB by which the process of `measured_peak` has grown, on a thread of x86-64, with Keras 3.15. Pairs
 # have 32 pieces, or the `length`, and the batch has 4,096 tokens.
-PEAKS = [
-    ({}, 355),
-    ({"positions": "relative"}, 376),
-    ({"length": 64}, 384),
-    ({"architecture": "gru"}, 442),
-]
+PEAKS = [({}, 355), ({"positions": "relative"}, 376), ({"length": 64}, 384), ({"architecture": "gru"}, 442)]
 
 
 @pytest.mark.parametrize(
