@@ -23,8 +23,7 @@ PAPER = {
     "c_d256": {"d_model": 256, "d_k": 32, "d_v": 32, "M": 28},
     "c_d1024": {"d_model": 1024, "d_k": 128, "d_v": 128, "M": 168},
     **{f"c_ff{d_ff}": {"d_ff": d_ff, "M": m} for d_ff, m in ((1024, 53), (4096, 90))},
-    **{f"d_drop0{tenths}": {"P": tenths / 10} for tenths in (0, 2)},
-    **{f"d_eps0{tenths}": {"eps": tenths / 10} for tenths in (0, 2)},
+    **{f"d_{name}0{n}": {key: n / 10} for name, key in (("drop", "P"), ("eps", "eps")) for n in (0, 2)},
     "e_learned": {},
     "big": {"d_model": 1024, "d_ff": 4096, "h": 16, "P": 0.3, "K": 300, "M": 213},
 }

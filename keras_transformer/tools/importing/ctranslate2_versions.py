@@ -1,6 +1,6 @@
 """What old versions of CTranslate2 wrote into model.bin, in the names of today. Many models are only there so.
 
-Versions 2 to 5 of the file are of CTranslate2 1.0 to 2.24 (2019 to 2022), which wrote no config.json.
+Versions 2 to 5 of the file are those of 2019 to 2022, when there was no config.json.
 """
 
 import numpy as np

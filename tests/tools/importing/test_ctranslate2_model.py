@@ -60,7 +60,6 @@ def test_the_epsilon_of_the_engine_is_known(tmp_path):
     config = json.loads((tmp_path / "theirs" / "config.json").read_text("utf-8"))
     (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": None}), "utf-8")
     again = kt.import_model(tmp_path / "theirs", tmp_path / "run").translator(beam_size=1, length_penalty=0.0)
-    assert differences(model, again.model) == []
     with export.opened(tmp_path / "theirs") as translate_batch:
         expected, scores = translate_batch(TEXTS)
     found, found_scores = CTranslate2Export(again).expected(TEXTS)  # compares pieces, with the limits of the engine
