@@ -120,6 +120,23 @@ def loop_body(operation):
     return operation._body_graph
 
 
+@contextlib.contextmanager
+def without_lasting_gradients():
+    """A context that gives the graphs traced in it back, if they have gradients of their own (`tf.custom_gradient`).
+
+    TensorFlow keeps each such gradient as long as the process lives, and with it the graph, the weights and the moments
+    of a training. Nobody may differentiate these graphs after the context. Known to work with TensorFlow 2.21.
+    """
+    registry = sys.modules["tensorflow.python.framework.ops"].gradient_registry
+    known = {*registry.list()}
+    try:
+        yield
+    finally:
+        for name in {*registry.list()} - known:
+            if name.startswith("CustomGradient-"):
+                del registry._registry[name]
+
+
 def lasting(tokenizer):
     """A `SentencepieceTokenizer` of TensorFlow Text that works as long as the process does.
 

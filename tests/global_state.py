@@ -24,6 +24,12 @@ def global_state():
     return {**_of_python(), **_of_packages()}
 
 
+def living_graphs():
+    """The graphs of TensorFlow's functions that something still refers to: a set of their ids."""
+    list(iter(gc.collect, 0))  # until nothing is left: the first time ends functions, the next one their graphs
+    return {id(thing) for thing in gc.get_objects() if type(thing).__name__ == "FuncGraph"}
+
+
 def changes(before, after):
     """name -> (value before, value after) of all that differs between two of `global_state`."""
     return {name: (before[name], after[name]) for name in before if before[name] != after[name]}

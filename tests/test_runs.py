@@ -26,7 +26,7 @@ from keras_transformer.training.run_directory import RunDirectory
 from keras_transformer.training.teacher_forcing import TeacherForcing
 from keras_transformer.training.watchers import CountSteps
 from tests import tiny, warm_start
-from tests.global_state import changes, global_state
+from tests.global_state import changes, global_state, living_graphs
 
 ROOT = Path(__file__).parents[1]
 NAMES = "Config Ensemble RecurrentNetwork Run SavedModelTranslator SequenceToSequence Tokenizer Transformer Translator"
@@ -89,9 +89,10 @@ class Noting(keras.callbacks.Callback):
 def run(tmp_path_factory):
     pairs = (pair for pair in tiny.pairs(211))  # a generator
     settings = {"epochs": 1, "model_dir": tmp_path_factory.mktemp("runs") / "numbers", **QUICK}
-    before, noting = global_state(), Noting()
+    graphs, before, noting = living_graphs(), global_state(), Noting()
     run = kt.train(pairs, validation=tiny.pairs(7, seed=5), callbacks=[noting], **settings)
-    run.changed, run.noted = changes(before, global_state()), noting.noted
+    run.changed, run.noted, noting = changes(before, global_state()), noting.noted, None
+    run.new_graphs = living_graphs() - graphs
     return run
 
 
@@ -120,7 +121,7 @@ def test_a_training_leaves_the_state_of_the_process_as_it_was_even_if_it_fails(r
     before = global_state()
     with pytest.raises(DivergenceError):
         kt.train(tiny.pairs(53), epochs=1, model_dir=tmp_path / "run", **QUICK)
-    assert changes(before, global_state()) == run.changed == {}
+    assert changes(before, global_state()) == run.changed == {} and not run.new_graphs
 
 
 def test_run_load_and_checkpoints_give_the_same_translator(run):

@@ -13,6 +13,7 @@ from keras_transformer.data.pipeline import Undivided, count_batches, training_b
 from keras_transformer.errors import CheckpointError, ToolError
 from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
+from keras_transformer.private_api import without_lasting_gradients
 from keras_transformer.process import find_tool, random_as_before, share_cores
 from keras_transformer.training.adapters import add_adapters, frozen_weights
 from keras_transformer.training.checkpoints import load_last, load_network, load_variables, save_variables
@@ -40,6 +41,7 @@ VARIED = ("protect", "title_case", "upper_case", "typos", "noise", "subword_drop
 
 
 @random_as_before()
+@without_lasting_gradients()
 def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False, callbacks=()):
     """Trains a model to the end, or from where an earlier run of the same command stopped, and scores it.
 

@@ -107,8 +107,7 @@ class CountSteps(keras.callbacks.Callback):
 
     def __init__(self, progress, plan):
         super().__init__()
-        self.progress = progress
-        self.plan = plan
+        self.progress, self.plan = progress, plan
 
     def on_epoch_begin(self, epoch, logs=None):
         for variable in self.model.metrics_variables:
@@ -134,11 +133,8 @@ class KeepWeights(keras.callbacks.Callback):
 
     def __init__(self, run, progress, average_epochs, patience, best_by):
         super().__init__()
-        self.run = run
-        self.progress = progress
-        self.average_epochs = average_epochs
-        self.patience = patience
-        self.best_by = best_by
+        self.run, self.progress, self.average_epochs = run, progress, average_epochs
+        self.patience, self.best_by = patience, best_by
 
     def on_epoch_end(self, epoch, logs=None):
         with self.model.averaged():
@@ -175,13 +171,9 @@ class SaveState(keras.callbacks.Callback):
 
     def __init__(self, run, progress, plan, minutes, signals, examine, anywhere=lambda *flags: flags):
         super().__init__()
-        self.run = run
-        self.progress = progress
-        self.plan = plan
+        self.run, self.progress, self.plan = run, progress, plan
+        self.signals, self.examine, self.anywhere = signals, examine, anywhere
         self.seconds = 60 * minutes
-        self.signals = signals
-        self.examine = examine
-        self.anywhere = anywhere
         self.saved_step, self._saved_at = progress.step, time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -243,8 +235,7 @@ class Recover(keras.callbacks.Callback):
 
     def __init__(self, run, progress):
         super().__init__()
-        self.run = run
-        self.progress = progress
+        self.run, self.progress = run, progress
         self._returns = 0
         self._unread = []  # (update, tensors of `_read` after it)
 
@@ -313,9 +304,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     def __init__(self, progress, plan):
         super().__init__()
-        self.progress = progress
-        self.plan = plan
-        self._bar = None
+        self.progress, self.plan, self._bar = progress, plan, None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._name = f"epoch {epoch + 1}/{self.plan.epoch(self.plan.last_step)}"
@@ -381,10 +370,8 @@ class Curves(keras.callbacks.Callback):
 
     def __init__(self, board, progress, tokens_per_epoch, every=50):
         super().__init__()
-        self.board = board
-        self.progress = progress
-        self.tokens_per_epoch = tokens_per_epoch
-        self.every = every
+        self.board, self.progress = board, progress
+        self.tokens_per_epoch, self.every = tokens_per_epoch, every
         self._rate = {}  # of the last point, as a log
 
     def on_epoch_begin(self, epoch, logs=None):

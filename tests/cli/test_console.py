@@ -30,8 +30,7 @@ def no_debug(monkeypatch):
 def test_a_mistake_and_ctrl_c_are_one_line_with_an_exit_status(capsys, raised, code, said):
     with pytest.raises(SystemExit) as caught, console.program():
         raise raised
-    assert caught.value.code == code
-    assert capsys.readouterr() == ("", said)
+    assert caught.value.code == code and capsys.readouterr() == ("", said)
 
 
 def test_flags_have_dashes_in_mistakes_and_in_the_log_of_a_program_that_has_them(capsys):

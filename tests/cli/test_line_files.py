@@ -54,8 +54,7 @@ def test_a_file_appears_when_it_is_complete_by_one_process_at_a_time(source, tmp
 
     translate_file(answer, source, tmp_path / name, ["model"], lines_each=2)
     assert read((tmp_path / name).read_bytes()) == EXPECTED
-    assert sorted(os.listdir(tmp_path)) == ["in", name]
-    assert capsys.readouterr().out == ""
+    assert sorted(os.listdir(tmp_path)) == ["in", name] and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("chunks", "torn"), [(0, b"FOUR\nfo"), (1, b"FOUR\n"), (2, b"FOUR\nfo")])

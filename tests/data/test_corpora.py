@@ -83,8 +83,7 @@ def test_what_follows_the_last_colon_is_a_weight_if_it_is_a_number_and_no_direct
     (tmp_path / "a:2").mkdir()
     whole = ["files:data/a", "files:C:\\data\\a", "files:a:b", "files:3", "files:a:-1", "files:a:nan"]
     for spec in [*whole, "tfds:ted/pt_to_en:1.0.0", f"files:{tmp_path}/a:2"]:
-        assert split_weight(spec) == (spec, 1)
-        assert split_weight(f"{spec}:3") == (spec, 3)
+        assert split_weight(spec) == (spec, 1) and split_weight(f"{spec}:3") == (spec, 3)
     for weight, expected in {"0.3": Fraction(3, 10), ".5": Fraction(1, 2)}.items():
         assert split_weight(f"cldr:en-de:{weight}") == ("cldr:en-de", expected)
     for weight in ("0", "0.0", "1001", "0.12345"):

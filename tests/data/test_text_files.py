@@ -163,8 +163,7 @@ def test_each_split_is_its_own_files_and_either_language_may_be_the_source(tmp_p
     assert (corpus.name, corpus.source_lang, corpus.target_lang) == (f"files:{tmp_path}", "en", "de")
     assert list(corpus.train) == list(corpus.train) == [("one", "eins"), ("two", "zwei")]
     assert list(corpus.validation) == [("three", "drei")]
-    assert list(corpus.test) == [("four", "vier")]
-    assert corpus.notes == ()
+    assert list(corpus.test) == [("four", "vier")] and corpus.notes == ()
 
 
 @pytest.mark.parametrize(

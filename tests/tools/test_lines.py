@@ -30,8 +30,7 @@ def test_every_line_of_a_stream_gives_its_lines_in_order():
 
     translate_lines(answer, chunks_of(source), target)
     expected = "ONE\none!\nTWO\ntwo!\n\n!\nF\ufffdUR\nf\ufffdur!\nFIVE\nfive!\nSIX\nsix!\nSEVEN\nseven!\n"
-    assert target.getvalue() == expected.encode()
-    assert sizes == [3, 3, 1]
+    assert target.getvalue() == expected.encode() and sizes == [3, 3, 1]
 
 
 def test_lines_that_have_come_are_translated_when_no_more_come():

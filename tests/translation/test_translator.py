@@ -1,5 +1,4 @@
 import functools
-import gc
 import itertools
 import re
 
@@ -20,6 +19,7 @@ from keras_transformer.translation.segments import EXTRA_LENGTH, LONGEST_ASKED, 
 from keras_transformer.translation.signatures import Signatures
 from keras_transformer.translation.translator import TextTranslator, Translator
 from tests import tiny
+from tests.global_state import living_graphs
 
 TEXTS = ["one two", "seven", "ten nine eight four zero", "Gr😀öße", "one one one one one one one"]
 ALPHA = 0.7
@@ -459,10 +459,9 @@ def test_a_value_out_of_range_counts_as_the_nearest_and_one_that_is_no_number_as
 
 
 def test_a_translator_leaves_no_graph_behind():
-    before = {id(thing) for thing in gc.get_objects() if type(thing).__name__ == "FuncGraph"}
+    before = living_graphs()
     Translator(tiny.transformer(), tiny.tokenizer(), beam_size=1, **SETTINGS).translate("one two")
-    list(iter(gc.collect, 0))  # until nothing is left: the first time ends functions, the next one their graphs
-    assert {id(thing) for thing in gc.get_objects() if type(thing).__name__ == "FuncGraph"} <= before
+    assert living_graphs() <= before
 
 
 def test_a_text_in_parts_draws_other_numbers_for_each():
