@@ -122,10 +122,10 @@ def loop_body(operation):
 
 @contextlib.contextmanager
 def without_lasting_gradients():
-    """A context that gives the graphs traced in it back, if they have gradients of their own (`tf.custom_gradient`).
+    """A context after which TensorFlow forgets the gradients of `tf.custom_gradient` that were traced in it.
 
-    TensorFlow keeps each such gradient as long as the process lives, and with it the graph, the weights and the moments
-    of a training. Nobody may differentiate these graphs after the context. Known to work with TensorFlow 2.21.
+    It would keep each of them as long as the process lives, and with it the graph, the weights and the moments of a
+    training. These graphs cannot be differentiated after the context. Known to work with TensorFlow 2.21.
     """
     registry = sys.modules["tensorflow.python.framework.ops"].gradient_registry
     known = {*registry.list()}

@@ -110,14 +110,11 @@ def check_imported(names, directory):
         with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         expected = json.loads((directory / name / "expected.json").read_text())[0]
-        run = import_model(
-            directory / name, directory / f"{name}_run", expected["source_lang"], expected["target_lang"]
-        )
+        codes = expected["source_lang"], expected["target_lang"]
+        run = import_model(directory / name, directory / f"{name}_run", *codes)
         path = run.export(directory / f"{name}_out", format="hugging_face", beam_size=4, length_penalty=0.0)
         print(f"in transformers, {name} out again: {proven(path)}")
-        more = (
-            [source for source, _ in pairs(23, seed=7)] if name == "hf_marian" else []
-        )  # it never predicts some pieces
+        more = [source for source, _ in pairs(23, 7)] if name == "hf_marian" else []  # it never predicts some pieces
         texts[path] = [*more, *(row["source"] for row in expected["rows"])]
         found = run.translator(length_penalty=0.0, split_sentences=False).translate(more)
         answers.append([*found, *(row["beam"]["text"] for row in expected["rows"])])

@@ -14,6 +14,7 @@ import numpy as np
 from keras_transformer.languages import own_codes
 from keras_transformer.tools.importing.ctranslate2_weights import Weights
 from keras_transformer.tools.importing.foreign import ForeignModel
+from keras_transformer.tools.importing.marian_mt import tag_of, tag_pieces
 from keras_transformer.tools.importing.pieces import (
     UNUSED,
     Vocabulary,
@@ -54,7 +55,8 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
     weights = Weights(file_in(directory, MODEL))
     config, told = read_config(directory, weights.config), read_told(Path(directory))
     if not told:
-        told = tokens_around(config, read_table(Path(directory), "target", config), source_lang, target_lang)
+        table = read_table(Path(directory), "source", config)
+        told = tokens_around(config, table, source_lang, target_lang, directory)
         source_lang, target_lang = told.get("source_lang", source_lang), told.get("target_lang", target_lang)
     source, target, tokenizers, frame = read_vocabularies(Path(directory), config, told, weights.starts_from_zero)
     model = weights.settings()
@@ -135,16 +137,17 @@ def read_told(directory):
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def tokens_around(config, table, source_lang, target_lang):
-    """The tokens around texts that tokenizers of Hugging Face add, and that the engine therefore does not know of.
+def tokens_around(config, table, source_lang, target_lang, directory):
+    """The tokens around texts that a tokenizer or the user adds, so that the engine does not know of them.
 
-    A translation of their models begins with eos: MarianMT and BART, which have no tags, and NLLB-200, M2M-100 and
-    mBART-50, which have a tag before each text.
+    An OPUS-MT model of many target languages has >>deu<< before each text. Of models from Hugging Face, a translation
+    begins with eos. MarianMT and BART have no other tags. NLLB-200, M2M-100 and mBART-50 have a tag before each text.
 
     Args:
         config: see `read_config`.
-        table: list of str, the pieces of the target.
+        table: list of str, the pieces of the source.
         source_lang, target_lang: codes of languages, or None.
+        directory: path, for messages.
 
     Returns:
         dict as of `read_told`: {} for a model whose engine adds all tokens.
@@ -152,12 +155,13 @@ def tokens_around(config, table, source_lang, target_lang):
     Raises:
         ImportedModelError: if the model has tags, and none of the two languages.
     """
-    eos = config["eos_token"]
+    eos, tag = config["eos_token"], tag_of(tag_pieces(table), target_lang, directory)
+    marked = {"source_tag": tag} if tag else {}
     if config["decoder_start_token"] != eos or config["add_source_eos"]:
-        return {}
+        return marked
     known = {found[1] or found[2]: piece for piece in table if (found := TAG.fullmatch(piece))}
     if not known:
-        return {"source_end": eos}
+        return {**marked, "source_end": eos}
     codes = own_codes(known, (source_lang, target_lang))
     if not all(code in known for code in codes):
         raise ImportedModelError(

@@ -39,7 +39,8 @@ KNOWN = re.compile(
 )
 NUMBERS = re.compile(  # those that are read, or change nothing
     r"(en|de)coder/(activation|num_heads|pre_norm|scale_embeddings|embeddings_merge|alignment_(heads|layer))"
-    r"|(en|de)coder/alibi_use_positive_positions|decoder/start_from_zero_embedding|.*/rotary_(base|dim|interleave)|.*/(num_heads_kv|head_dim|weight_scale)"
+    r"|(en|de)coder/alibi_use_positive_positions|decoder/start_from_zero_embedding"
+    r"|.*/rotary_(base|dim|interleave)|.*/(num_heads_kv|head_dim|weight_scale)"
 )
 ROTARY = {"rotary_dim": 0, "rotary_base": 10000, "rotary_interleave": 1}
 
@@ -51,7 +52,7 @@ class Weights:
         path: pathlib.Path of the file.
 
     Attributes:
-        config: dict of what the file says, and config.json since version 6; None if the file is so new.
+        config: dict of the settings that newer files leave to config.json; None for such a newer file.
         starts_from_zero: bool, whether a translation begins with a vector of zeros, as in Marian.
 
     Raises:
@@ -230,8 +231,8 @@ def read_model(path):
     """The content of a model.bin.
 
     Returns:
-        dict of numbers; `Tensors`, which stay on the disk; dict from names to the names whose array they share; dict of
-        what config.json says today, None since there is this file.
+        dict of numbers; `Tensors`, which stay on the disk; dict from names to the names whose array they share; the
+        `config` of `Weights`.
 
     Raises:
         ValueError: and others, if the file is damaged or of a version that is not known.

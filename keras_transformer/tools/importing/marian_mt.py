@@ -103,14 +103,18 @@ def id_of(table, piece, name):
     return table.index(piece)
 
 
+def tag_pieces(table):
+    """The tags >>deu<< in a list of pieces: dict from code to piece."""
+    return {piece[2:-2]: piece for piece in table if piece.startswith(">>") and piece.endswith("<<")}
+
+
 def tags_of(table, vocabulary):
     """The tags >>deu<< in a list of pieces: dict from code to the list of our ids that stand before the source."""
-    ids = {piece: id for id, piece in enumerate(table) if piece.startswith(">>") and piece.endswith("<<")}
-    return {piece[2:-2]: [vocabulary.id_of(id)] for piece, id in ids.items()}
+    return {code: [vocabulary.id_of(table.index(piece))] for code, piece in tag_pieces(table).items()}
 
 
 def tag_of(tags, target_lang, directory):
-    """The ids of the tag of a language, a list; [] if the model has no tags. Raises ImportedModelError."""
+    """What `tags` has for a language; [] if the model has no tags. Raises ImportedModelError."""
     (code,) = own_codes(tags, [target_lang])
     if tags and code not in tags:
         known = ", ".join(tags)

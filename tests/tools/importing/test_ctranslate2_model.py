@@ -73,14 +73,18 @@ def test_a_model_of_an_old_version_translates_as_in_the_engine(tmp_path, version
     with tarfile.open(Path(__file__).parent / "old" / f"ctranslate2_{version}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     directory = str(tmp_path / f"ctranslate2_{version}")
+    for vocabulary in Path(directory).glob("shared_vocabulary.txt"):  # as OPUS-MT of many target languages has it
+        vocabulary.write_text(vocabulary.read_text("utf-8").replace("\nü\n", "\n>>deu<<\n"), "utf-8")
     known = [("آتزمون", "atzmon"), ("برلين", "berlin")] if version == "1.0" else pairs(23, 7)[1:5]
     texts, answers = map(list, zip(*known, strict=True))
-    again = kt.import_model(directory, tmp_path / "run").translator(beam_size=1, length_penalty=0.0)
+    again = kt.import_model(directory, tmp_path / "run", None, "de").translator(beam_size=1, length_penalty=0.0)
     found, scores = again.translate_batch(texts)
     source, target = (SentencePieceProcessor(model_file=f"{directory}/{side}.spm") for side in ("source", "target"))
-    pieces, engine = source.encode(texts, out_type=str), ctranslate2.Translator(directory, compute_type="float32")
+    pieces = [[">>deu<<"] * (version != "1.0") + row for row in source.encode(texts, out_type=str)]
+    engine = ctranslate2.Translator(directory, compute_type="float32")
     expected = engine.translate_batch(pieces, beam_size=1, length_penalty=0, return_scores=True)
-    assert found == answers == [target.decode(result.hypotheses[0]) for result in expected]
+    assert found == [target.decode(result.hypotheses[0]) for result in expected]
+    assert version != "1.0" or found == answers
     np.testing.assert_allclose(scores, [result.scores[0] for result in expected], rtol=1e-4, atol=1e-5)
 
 
