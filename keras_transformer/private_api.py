@@ -107,9 +107,9 @@ def own_update(optimizer_class):
 
     Known to work with Keras 3.12 to 3.15.
     """
-    names = ("apply", "_apply_weight_decay", "_backend_update_step")
-    base = keras.optimizers.Optimizer
-    return next((name for name in names if getattr(optimizer_class, name) is not getattr(base, name)), None)
+    names = ("apply", "_apply_weight_decay", "_backend_update_step", "_muon_update_step")
+    base, own = keras.optimizers.Optimizer, optimizer_class
+    return next((name for name in names if getattr(own, name, None) is not getattr(base, name, None)), None)
 
 
 def loop_body(operation):

@@ -36,7 +36,7 @@ def save_variables(path, variables, progress=None, previous=None):
 
     `previous` is that of `write_whole`.
     """
-    arrays = {_key(i, variable): keras.ops.convert_to_numpy(variable) for i, variable in enumerate(variables)}
+    arrays = dict(zip(_keys(x.path for x in variables), map(keras.ops.convert_to_numpy, variables), strict=True))
     arrays[PROGRESS] = np.array(json.dumps(progress))
     write_whole(path, lambda temporary: np.savez(temporary, **arrays), previous)
 
@@ -58,23 +58,22 @@ def load_variables(path, variables, is_whole=True):
         DamagedCheckpoint: if the file cannot be read.
         CheckpointError: if it was written by a different model.
     """
+    different = f"{path} was written by a different model:"
     try:
         with open(path, "rb") as file, np.load(file) as arrays:  # NumPy would not close a damaged file
-            values = [arrays[_key(i, variable)] for i, variable in enumerate(variables)]
+            names = dict(zip(_keys(name.partition("/")[2] for name in arrays.files), arrays.files, strict=True))
+            values = [arrays[names[key]] for key in _keys(x.path for x in variables)]
             progress = json.loads(str(arrays[PROGRESS]))
             more = len(arrays.files) - len(variables) - 1
     except KeyError as error:
-        raise CheckpointError(f"{path} was written by a different model: it has no {error}") from None
+        raise CheckpointError(f"{different} it has no {error}") from None
     except Exception as error:  # of zipfile or NumPy, depending on where the file is damaged
         raise DamagedCheckpoint(f"cannot read {path}: {error}") from error
     if more and is_whole:
-        raise CheckpointError(f"{path} was written by a different model: it has {counted(more, 'variable')} more")
+        raise CheckpointError(f"{different} it has {counted(more, 'variable')} more")
     for variable, value in zip(variables, values, strict=True):
-        if tuple(variable.shape) != value.shape:
-            raise CheckpointError(
-                f"{path} was written by a different model: {variable.path} has shape {value.shape}, "
-                f"not {tuple(variable.shape)}"
-            )
+        if (shape := tuple(variable.shape)) != value.shape:
+            raise CheckpointError(f"{different} {variable.path} has shape {value.shape}, not {shape}")
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     return progress
@@ -149,9 +148,14 @@ def average_variables(paths, variables, results=None, values=None):
     return read
 
 
-def _key(index, variable):
-    # Keras numbers the seed generators of its own layers through the whole process: a second model has other numbers.
-    return f"{index:04d}/{re.sub('seed_generator_[0-9]+/', 'seed_generator/', variable.path)}"
+def _keys(paths):
+    """The key of each variable in a file: its path, and how often the path came before.
+
+    The order of variables is left out, because that of a model's layers differs between versions of Keras. And Keras
+    numbers the seed generators of its own layers through the whole process: a second model has other numbers.
+    """
+    paths = [re.sub("seed_generator_[0-9]+/", "seed_generator/", path) for path in paths]
+    return [f"{paths[:i].count(path):04d}/{path}" for i, path in enumerate(paths)]
 
 
 def load_network(run, checkpoint="average"):

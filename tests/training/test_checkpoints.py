@@ -43,7 +43,7 @@ def assert_equal(found, expected):
 def test_variables_and_progress_come_back_from_a_plain_numpy_file(tmp_path):
     saved, loaded, path = variables(3), variables(5), tmp_path / "some.npz"
     save_variables(path, saved)
-    assert load_variables(path, loaded) is None
+    assert load_variables(path, loaded[::-1]) is None  # Keras changes the order of layers from version to version
     assert_equal(values(loaded), values(saved))
     for progress in ({"step": 7, "best": -math.inf, "best_epoch": 0, "text": "größer"}, {"step": 8}):
         save_variables(path, saved, progress)
@@ -51,7 +51,7 @@ def test_variables_and_progress_come_back_from_a_plain_numpy_file(tmp_path):
     with np.load(path, allow_pickle=False) as arrays:
         assert len(arrays.files) == len(saved) + 1
         assert json.loads(str(arrays["progress"])) == {"step": 8}
-        np.testing.assert_array_equal(arrays["0001/kernel"], saved[1].numpy())
+        np.testing.assert_array_equal(arrays["0000/kernel"], saved[1].numpy())
 
 
 def test_a_file_appears_when_it_is_whole_and_the_one_before_is_kept_under_another_name(tmp_path):
@@ -156,7 +156,7 @@ def test_a_damaged_file_is_refused_and_changes_nothing(tmp_path, damage):
     ("other", "named"),
     [
         ({**SHAPES, "kernel": (5, 11)}, r"kernel has shape (5, 11), not (5, 3)"),  # the others would fit
-        ({"embedding": (7, 5), "gamma": (5, 3), "bias": (3,), "seed": (2,)}, "it has no '0001/kernel"),
+        ({"embedding": (7, 5), "gamma": (5, 3), "bias": (3,), "seed": (2,)}, "it has no '0000/kernel"),
         ({**SHAPES, "iteration": (), "one": (2,), "more": (2,)}, "it has 3 variables more"),
     ],
     ids=["shape", "name", "more"],

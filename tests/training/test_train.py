@@ -336,7 +336,7 @@ def test_the_trainer_has_the_settings_of_the_config():
         each.optimizer.iterations.assign(config.warmup_steps - 1)
         assert float(each.optimizer.learning_rate) == pytest.approx(peak)
     two = module.make_network(replace(config, share_vocabulary=False), sizes(503, 397), "float32")
-    assert [weight.shape[0] for weight in two.weights if weight.shape[0] in (503, 397)] == [503, 397]
+    assert [matrix.shape[0] for matrix in (two.source_embedding.matrix, two.output_matrix)] == [503, 397]
 
 
 @pytest.mark.slow

@@ -49,8 +49,8 @@ def test_a_description_is_read_without_being_run(tmp_path):
             {"num_heads": 16, "ffn_inner_dim": 4096},
         ),
         (
-            f"model = lambda: {transformer}(position_encoder_class=lambda: PositionEmbedder(maximum_position=9))",
-            {"position_encoder_class": "lambda: PositionEmbedder(maximum_position=9)"},
+            f"model = lambda: {transformer}(position_encoder_class=lambda x: PositionEmbedder(maximum_position=9))",
+            {"position_encoder_class": "lambda x: PositionEmbedder(maximum_position=9)"},
         ),
     ):
         found = described(tmp_path, f"{text}\nraise SystemExit\n")
