@@ -107,7 +107,7 @@ def own_update(optimizer_class):
 
     Known to work with Keras 3.12 to 3.15.
     """
-    names = ("apply", "_apply_weight_decay", "_backend_update_step", "_muon_update_step")
+    names = ("apply", "_apply_weight_decay", "_backend_update_step", "_muon_update_step")  # the last: Keras 3.12
     base, own = keras.optimizers.Optimizer, optimizer_class
     return next((name for name in names if getattr(own, name, None) is not getattr(base, name, None)), None)
 

@@ -151,8 +151,8 @@ def average_variables(paths, variables, results=None, values=None):
 def _keys(paths):
     """The key of each variable in a file: its path, and how often the path came before.
 
-    The order of variables is left out, because that of a model's layers differs between versions of Keras. And Keras
-    numbers the seed generators of its own layers through the whole process: a second model has other numbers.
+    Its place in the list is left out, because versions of Keras order the layers of a model differently. So is the
+    number of a seed generator, because Keras counts them through the whole process: a second model has other numbers.
     """
     paths = [re.sub("seed_generator_[0-9]+/", "seed_generator/", path) for path in paths]
     return [f"{paths[:i].count(path):04d}/{path}" for i, path in enumerate(paths)]
