@@ -1,4 +1,4 @@
-"""The processor time of SavedModels beside that of the first, for one sentence and for batches of 16 and 32.
+"""The processor time of SavedModels beside that of the first, for one sentence and for batches.
 
     python -m benchmarks.compare_exports exports/old/1 exports/new/1 --source test.en
     python -m benchmarks.compare_exports exports/mine --source test.en \
@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.session import CONFIG, Session
 from keras_transformer.cli.console import import_tensorflow, program
+from keras_transformer.errors import check_positive
 from keras_transformer.tools.exported import find_saved_model
 
 ROUNDS = 5
@@ -32,6 +33,8 @@ def parse_arguments():
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     help_text = "ConfigProto of TensorFlow, repeatable (default: serving/config/session.config)"
     parser.add_argument("--session_config", action="append", type=Path, metavar="FILE", help=help_text)
+    help_text = f"sentences of a batch (default: {' '.join(map(str, BATCH_SIZES))})"
+    parser.add_argument("--batch_sizes", type=int, nargs="+", default=BATCH_SIZES, metavar="N", help=help_text)
     return parser.parse_args()
 
 
@@ -72,7 +75,8 @@ def requests_of(lines, batch_sizes):
 
 def main(arguments):
     lines = arguments.source.read_text(encoding="utf-8").splitlines()
-    kinds = requests_of([line.encode() for line in lines], BATCH_SIZES)
+    check_positive(batch_sizes=min(arguments.batch_sizes))
+    kinds = requests_of([line.encode() for line in lines], arguments.batch_sizes)
     pairs = list(itertools.product(map(find_saved_model, arguments.exports), arguments.session_config or [CONFIG]))
     calls = [Session(*pair).signature("serving_default") for pair in pairs]
     for name, requests in kinds.items():

@@ -45,6 +45,7 @@ RUNS = {
         f"--old CORPUS --new NAMES --source_lang en --target_lang de --vocabulary_size {tiny.VOCABULARY} --sizes 5",
         [r"\| and 5 new pieces \| \d+\.\d\d \| \d+\.\d\d \|"],
     ),
+    "matrix_products": ("--matrix 8 512 --rows 2", [r"\| \(8, 512\) \| \d+ \|", r"\| \(8, 528\) \|"]),
     "odd_characters": ("--model_dir RUN --lines 3", [r"\| 😀 before \| \d+\.\d% \|", r"\| U\+00AD inside \| \d"]),
     "peers": (
         "joeynmt --python PEER --corpus MANY --source_lang en --target_lang de --output NEW --minutes 1",

@@ -179,10 +179,7 @@ def run(script, directory, warm, is_parsed=False):
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory, warm):
-    """A directory in which the pages may assume what they assume: the project, a corpus, a run and its exports.
-
-    exports/quickstart is there as well: .ci/run does what README.md does.
-    """
+    """A directory with what the pages assume: the project, a corpus, a run, its exports, and what README.md made."""
     directory, made = tmp_path_factory.mktemp("desk"), made_by_programs(warm)
     for path in ROOT.iterdir():
         if not path.name.startswith(".") and path.name not in ("runs", "exports", "data", "build"):

@@ -27,10 +27,7 @@ LEAVES = {"cli.console", "cli.parser", "errors", "files", "private_api", "proces
 
 @contextlib.contextmanager
 def journey():
-    """Notes the modules of the package in which a function is called, in any thread: a set without leaves.
-
-    The name of a module is taken from the globals of a function: the code of AutoGraph is in files of its own.
-    """
+    """The modules whose functions are called, by their globals (AutoGraph writes files), in any thread: a set."""
     modules = set()
 
     def note(frame, event, argument):

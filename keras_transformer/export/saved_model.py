@@ -18,6 +18,8 @@ from keras_transformer.errors import ExportError, counted
 from keras_transformer.export.compact import compact_saved_model
 from keras_transformer.export.warmup import describe_warm_up, read_warm_up, replay, write_warm_up
 from keras_transformer.layers.embedding import columns_of
+from keras_transformer.layers.kernels import Linear, spread
+from keras_transformer.private_api import layers_in
 from keras_transformer.translation.options import LANGUAGE_INPUTS
 
 LEAST_EQUAL_ROUNDED = 0.8  # share of the translations that stay the same where numbers are rounded otherwise
@@ -73,18 +75,18 @@ class ServingModule(tf.Module):
     """The weights, the tokenizers and the shortlist of a SavedModel, each once, and the columns of the logits.
 
     The Keras model itself is not an attribute: Keras would save copies of its variables, and TensorFlow Serving would
-    restore the copies instead of the variables that the functions read. The functions close over the model, and its
-    variables are tracked here as they are.
+    restore the copies instead of the variables that the functions read. The functions close over the model.
 
     Args:
         translator: `Translator`.
         columns: list of the `Columns` of its model's members.
+        variables: list of the tf.Variable that the functions read.
     """
 
-    def __init__(self, translator, columns):
+    def __init__(self, translator, columns, variables):
         super().__init__(name="translation")
         self.columns = columns
-        self.variables_ = [variable.value for variable in translator.model.weights]
+        self.variables_ = variables
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
         self.shortlist = translator.shortlist
@@ -112,7 +114,7 @@ class SavedModelExport:
     def write(self, directory):
         """Writes the SavedModel, and the requests that warm it up, into an empty directory."""
         model = in_precision(self.reference.model, self.precision)
-        columns = [Columns(member) for member in model.members()]
+        columns, variables = [Columns(member) for member in model.members()], lay_out(model)
 
         def projections(members):
             return [(each.read(), member.output_bias) for each, member in zip(columns, members, strict=True)]
@@ -121,7 +123,7 @@ class SavedModelExport:
         functions = translator.signatures.functions()
         signatures = {"serving_default": functions["translate"], **functions}
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)  # a loader cannot read that of swish
-        tf.saved_model.save(ServingModule(translator, columns), str(directory), signatures, options)
+        tf.saved_model.save(ServingModule(translator, columns, variables), str(directory), signatures, options)
         compact_saved_model(directory)
         share_default(directory)
         write_warm_up(directory, translator.tags, self.warm_up_texts)
@@ -218,6 +220,14 @@ def in_precision(model, precision):
     for variable, original in zip(copy.weights, model.weights, strict=True):
         variable.assign(original)
     return copy
+
+
+def lay_out(model):
+    """Spreads the kernels of a model (see `spread`): a list of all its variables, as a SavedModel holds them."""
+    laid_out = {}
+    for linear in layers_in(model, Linear):
+        linear.laid_out = laid_out[id(linear.kernel)] = tf.Variable(spread(linear.kernel))
+    return [laid_out.get(id(variable), variable.value) for variable in model.weights]
 
 
 def describe_signatures(definitions):

@@ -11,6 +11,7 @@ from keras import ops
 
 EPSILON = 1e-6  # of layer normalisation; the default of Keras, 1e-3, is not the paper's
 LEVELS = 256  # values of one random byte
+CROWDED, SPARE = 512, 16  # float32 numbers in 2 KiB, and in a line of the cache
 MASKED = 1e9  # finite, so that a row without a position to attend to gives numbers and not NaN
 
 
@@ -61,14 +62,28 @@ def inner_shape(x):
     return ops.shape(x)[1:-1] if None in sizes else sizes
 
 
-def matmul_positions(x, matrix):
+def matmul_positions(x, matrix, width=None):
     """One matrix product for all positions of all rows: x (B, ..., D), matrix (D, E) -> (B, ..., E).
 
     If the rank is not 2, `ops.matmul` makes a tensor product. A tensor product looks up its shapes with a dozen
-    operations, more than all others of a decoding step together.
+    operations, more than all others of a decoding step together. Of a matrix from `spread`, the first `width` columns
+    count.
     """
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
-    return ops.reshape(flat, (-1, *inner_shape(x), ops.shape(matrix)[1]))
+    width = ops.shape(matrix)[1] if width is None else width
+    flat = flat if width == flat.shape[1] else flat[:, :width]
+    return ops.reshape(flat, (-1, *inner_shape(x), width))
+
+
+def spread(matrix):
+    """A matrix (D, E) with `SPARE` columns of zeros behind it, if products with it are faster than with the matrix.
+
+    TensorFlow's product reads a float32 matrix column by column. If its rows are a multiple of 2 KiB apart, as those of
+    512 or 2,048 columns are, a column shares few places of the processor's cache, and the rows of a batch wait for it:
+    a product with up to 128 positions takes 1.5 to 2 times as long. docs/figures/graph.md has the figures.
+    """
+    is_crowded = matrix.shape[1] % CROWDED == 0 and keras.backend.standardize_dtype(matrix.dtype) == "float32"
+    return ops.pad(matrix, [[0, 0], [0, SPARE if is_crowded else 0]])
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -77,7 +92,8 @@ class Linear(keras.layers.Dense):
 
     *Relative to* `keras.layers.Dense`: one matrix product for all positions (see `matmul_positions`). The bias is added
     after the reshape: TensorFlow would fuse the flat product and the sum into one kernel of oneDNN. With few positions,
-    as in a decoding step, the fused kernel takes twice as long as product and sum apart.
+    as in a decoding step, the fused kernel takes twice as long as product and sum apart. An export multiplies by
+    `laid_out`, the variable of the spread kernel (see `spread`).
 
     Call arguments:
         x: (B, ..., D).
@@ -86,8 +102,10 @@ class Linear(keras.layers.Dense):
         (B, ..., units).
     """
 
+    laid_out = None
+
     def call(self, x, training=None):
-        y = matmul_positions(x, self.kernel)
+        y = matmul_positions(x, self.kernel if self.laid_out is None else self.laid_out, self.units)
         return self.activation(y if self.bias is None else ops.add(y, self.bias))
 
 

@@ -4,8 +4,10 @@ A projection becomes W + A B, with W (D, U) frozen, A (D, R) random and B (R, U)
 of the optimizer and checkpoints have the size of A and B.
 """
 
-import keras
 from keras import ops
+
+from keras_transformer.layers.kernels import Linear
+from keras_transformer.private_api import layers_in
 
 ADAPTERS = ("lora_kernel_a", "lora_kernel_b")  # as Keras names A and B
 
@@ -25,14 +27,7 @@ def add_adapters(network, rank):
 
 def projections_of(network):
     """The dense layers of the attentions and feed-forward networks, a list."""
-    return [each for layer in (*network.encoder.layers, *network.decoder.layers) for each in dense_layers_in(layer)]
-
-
-def dense_layers_in(layer):
-    """All dense layers inside of a layer, a list."""
-    inner = [each for each in vars(layer).values() if isinstance(each, keras.layers.Layer)]
-    found = ([each] if isinstance(each, keras.layers.Dense) else dense_layers_in(each) for each in inner)
-    return [dense for some in found for dense in some]
+    return [each for stack in (network.encoder, network.decoder) for each in layers_in(stack, Linear)]
 
 
 def own_weights(network):
@@ -40,24 +35,14 @@ def own_weights(network):
     return [weight for weight in network.weights if weight.name not in ADAPTERS]
 
 
-def frozen_weights(network):
-    """The weights that training does not change; [] if there are no adapters."""
-    return [weight for weight in network.weights if not weight.trainable]
-
-
-def trained_weights(network):
-    """The weights that training changes."""
-    return [weight for weight in network.weights if weight.trainable]
-
-
 def trained_variables(network):
     """The weights that training changes, and the seeds of dropout."""
-    frozen = {id(weight) for weight in frozen_weights(network)}
+    frozen = {id(weight) for weight in network.non_trainable_weights}
     return [variable for variable in network.variables if id(variable) not in frozen]
 
 
 def merged_weights(network):
     """The values of `own_weights`, with W + A B in place of W: a list of arrays."""
-    adapted = projections_of(network) if frozen_weights(network) else []
+    adapted = projections_of(network) if network.non_trainable_weights else []
     merged = {f"{projection.path}/kernel": projection.kernel for projection in adapted}
     return [ops.convert_to_numpy(merged.get(weight.path, weight)) for weight in own_weights(network)]

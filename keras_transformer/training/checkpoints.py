@@ -16,13 +16,7 @@ from keras_transformer.files import write_whole
 from keras_transformer.models.sequence_to_sequence import load_model
 from keras_transformer.tags import load_tags
 from keras_transformer.tokenizer import load_tokenizers
-from keras_transformer.training.adapters import (
-    add_adapters,
-    frozen_weights,
-    merged_weights,
-    trained_variables,
-    trained_weights,
-)
+from keras_transformer.training.adapters import add_adapters, merged_weights, trained_variables
 from keras_transformer.training.run_directory import epoch_number
 from keras_transformer.translation.segments import EXTRA_LENGTH
 from keras_transformer.translation.translator import Translator
@@ -185,8 +179,8 @@ def load_network(run, checkpoint="average"):
     if config.lora_rank:
         trained = read_architecture(run)
         add_adapters(trained, config.lora_rank)
-        load_variables(run.frozen, frozen_weights(trained))
-    variables = trained_weights(trained)
+        load_variables(run.frozen, trained.non_trainable_weights)
+    variables = trained.trainable_weights
     if checkpoint == "average" and not run.epochs():
         log.info("no epoch has ended yet: the weights are those of the newest checkpoint")
         checkpoint = "last"

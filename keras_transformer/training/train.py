@@ -15,7 +15,7 @@ from keras_transformer.files import write_whole
 from keras_transformer.models import MODELS
 from keras_transformer.private_api import without_lasting_gradients
 from keras_transformer.process import find_tool, random_as_before, share_cores
-from keras_transformer.training.adapters import add_adapters, frozen_weights
+from keras_transformer.training.adapters import add_adapters
 from keras_transformer.training.checkpoints import load_last, load_network, load_variables, save_variables
 from keras_transformer.training.decide import (
     POLICIES,
@@ -214,7 +214,7 @@ def restore(config, run, trainer, plan):
     Raises:
         CheckpointError: if the checkpoints cannot be used, or the run has lost its decisions.
     """
-    frozen = frozen_weights(trainer.network) if config.lora_rank else []
+    frozen = trainer.network.non_trainable_weights if config.lora_rank else []
     if not run.has_checkpoint():
         if origin := open_origin(config, run):
             origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))

@@ -20,7 +20,6 @@ from tqdm import tqdm
 
 from keras_transformer.data.pipeline import count_batches
 from keras_transformer.errors import CheckpointError, DivergenceError, FileError
-from keras_transformer.training.adapters import trained_weights
 from keras_transformer.training.checkpoints import load_last, save_variables
 from keras_transformer.training.teacher_forcing import seed_states
 from keras_transformer.training.tensorboard import Board
@@ -146,11 +145,11 @@ class KeepWeights(keras.callbacks.Callback):
             old.unlink()
 
     def _save(self, epoch, value):
-        save_variables(self.run.epoch(epoch), trained_weights(self.model.network))
+        save_variables(self.run.epoch(epoch), self.model.network.trainable_weights)
         # A BLEU of 0 compares nothing: no four words in a row are right yet. So patience does not count its epochs.
         if value > self.progress.best or value == self.progress.best == 0:
             self.progress.best, self.progress.best_epoch = value, epoch
-            save_variables(self.run.best, trained_weights(self.model.network))
+            save_variables(self.run.best, self.model.network.trainable_weights)
 
 
 class SaveState(keras.callbacks.Callback):

@@ -222,10 +222,7 @@ def test_a_run_of_one_direction_that_began_with_such_pairs_goes_on_with_them():
 
 
 def test_what_a_mixture_has_and_leaves_out_is_its_identity():
-    """A run must not go on with other rows: a test set, which no fingerprint has, decides on them, too.
-
-    Where nothing is left out, a run that an earlier version began goes on. So it does with several directions.
-    """
+    """A run must not go on with other rows: a test set, which no fingerprint has, decides on them, too."""
     alone = [corpus(name) for name in PAIRS]
     assert [*mix(alone).identity] == ["languages", *(f"{name} train.en" for name in PAIRS)]
     back = replace(alone[1], source_lang="de", target_lang="en", train=[("test", "files:a"), ("d", "D")])

@@ -40,10 +40,7 @@ def call(exports):
 
 @contextlib.contextmanager
 def open_apart(path):
-    """As `open_like_serving`, and the graph of the Session is not the current one of the tests that follow.
-
-    Grappler, which merges operations as well, is off.
-    """
+    """As `open_like_serving`, not in the graph of the tests that follow, and without Grappler, which merges as well."""
     options = GraphOptions(rewrite_options=RewriterConfig(disable_meta_optimizer=True))
     session = tf.compat.v1.Session(graph=tf.Graph(), config=ConfigProto(graph_options=options))
     with session.graph.as_default():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear, layer_norm
+from keras_transformer.layers.kernels import Dropout, LayerNormalization, Linear, layer_norm, spread
 from tests import reference
 from tests.layers.contract import NORM_WEIGHTS, D, F, LayerContract, T, some
 
@@ -40,6 +40,14 @@ def test_the_graph_of_linear_has_one_product_and_looks_up_no_shapes_that_are_kno
     ops = [op.type for op in function.get_concrete_function().graph.get_operations()]
     assert ops.count("MatMul") == 1
     assert not {"Shape", "Prod", "Pack", "ConcatV2"} & set(ops)
+
+
+@pytest.mark.parametrize(("width", "wider"), [(F, F), (512, 528), (2048, 2064)])
+def test_a_spread_kernel_gives_the_same_products(width, wider):
+    layer, x = Linear(width), some("x", "BTD")
+    expected, layer.laid_out = layer(x), spread(layer.kernel)
+    assert layer.laid_out.shape == (D, wider) and spread(tf.zeros((D, width), "bfloat16")).shape == (D, width)
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
 
 
 class TestLayerNormalizationContract(LayerContract):

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 
-from keras_transformer.training.adapters import add_adapters, merged_weights, own_weights, trained_weights
+from keras_transformer.training.adapters import add_adapters, merged_weights, own_weights
 from keras_transformer.training.checkpoints import average_variables, save_variables
 from tests import tiny
 
@@ -13,7 +13,7 @@ def adapted():
     """A model with adapters that change its results."""
     network = tiny.transformer(attention_bias=True, num_layers=2)
     add_adapters(network, RANK)
-    for seed, weight in enumerate(trained_weights(network)):
+    for seed, weight in enumerate(network.trainable_weights):
         weight.assign(keras.random.normal(weight.shape, seed=seed))
     return network
 
@@ -47,11 +47,11 @@ def test_the_average_of_epochs_is_that_of_the_merged_matrices(tmp_path):
     network, plain = adapted(), tiny.transformer(attention_bias=True, num_layers=2)
     each = []
     for epoch in (1, 2, 3):
-        for weight in trained_weights(network):
+        for weight in network.trainable_weights:
             weight.assign(np.array(weight) * epoch)
         each.append(merged_weights(network))
-        save_variables(tmp_path / f"{epoch}.npz", trained_weights(network))
+        save_variables(tmp_path / f"{epoch}.npz", network.trainable_weights)
     paths = [tmp_path / f"{epoch}.npz" for epoch in (1, 2, 3)]
-    assert average_variables(paths, trained_weights(network), plain.weights, lambda: merged_weights(network)) == paths
+    assert average_variables(paths, network.trainable_weights, plain.weights, lambda: merged_weights(network)) == paths
     for weight, *values in zip(plain.weights, *each, strict=True):
         np.testing.assert_allclose(weight, np.mean(values, axis=0), rtol=1e-5, atol=1e-6)

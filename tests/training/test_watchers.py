@@ -46,9 +46,10 @@ def model(value=0.0):
     """The part of a trainer that callbacks use, with one weight."""
     weight = keras.Variable([value, value + 1], name="weight")
     seed = keras.Variable([5, 7], dtype="int32", trainable=False, name="seed")
+    weights = dict.fromkeys(("weights", "trainable_weights"), [weight])
     moment, loss = keras.Variable([value + 2, value + 3], name="moment"), keras.metrics.Mean(name="loss")
     return SimpleNamespace(
-        network=SimpleNamespace(weights=[weight], variables=[weight, seed], output_matrix=np.zeros((V, 5))),
+        network=SimpleNamespace(**weights, variables=[weight, seed], output_matrix=np.zeros((V, 5))),
         seeds=[],
         optimizer=SimpleNamespace(iterations=keras.Variable(13, dtype="int32")),
         updates=SimpleNamespace(skipped=keras.Variable(0, dtype="int32")),
