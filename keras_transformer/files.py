@@ -105,7 +105,7 @@ def whole_directory(path):
         yield temporary
         temporary.rename(path)
     except OSError as error:
-        if error.errno not in FORBIDDEN:
+        if error.errno not in FORBIDDEN and temporary.exists():  # else it could not be made
             raise
         raise FileError.of("write", path, error) from error
     finally:

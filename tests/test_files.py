@@ -20,8 +20,7 @@ def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
     for version in ("9", "10", "drafts"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "saved_model.pb").touch()
-    assert find_saved_model(tmp_path) == tmp_path / "10"
-    assert find_saved_model(str(tmp_path / "9")) == tmp_path / "9"
+    assert find_saved_model(tmp_path) == tmp_path / "10" and find_saved_model(str(tmp_path / "9")) == tmp_path / "9"
     with pytest.raises(UserError, match=r"no SavedModel at .*nowhere: `export\.py --format saved_model` writes one"):
         find_saved_model(tmp_path / "nowhere")
 
@@ -30,6 +29,7 @@ def test_two_who_fill_the_same_directory_leave_each_other_alone_and_a_bug_keeps_
     with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
         (tmp_path / "nowhere").read_text()
     assert not [*tmp_path.iterdir()]
+    assert "cannot write /proc/no" in str(pytest.raises(FileError, whole_directory("/proc/no").__enter__).value)
     with whole_directory(tmp_path / "1") as first:
         (first / "a").write_text("first")
         with pytest.raises(FileError, match="cannot write .*/1: Directory not empty"):
