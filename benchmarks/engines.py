@@ -8,7 +8,7 @@ one thread. Each figure is the median over the rounds of a ratio to CTranslate2 
 means something on a busy machine, too. CTranslate2 does not run `--decoder ssru`, so such a run has its SavedModel
 alone, and must not be the first. A batch has a ratio of rates, so more is better.
 
-`--compile` adds the compiled SavedModel of every run (`export.py --compile true`).
+`--compile` adds the compiled SavedModel of every run (`export.py --compile true`), with programs of `--compile_rows`.
 
 `--tokens N` limits every search to N steps, and CTranslate2 never ends a search before. A model of random weights knows
 no end, so it takes N steps in both engines, as a trained model of that size would. These flags make such a run:
@@ -26,6 +26,7 @@ from benchmarks.compare_exports import in_turn, requests_of, seconds_of
 from benchmarks.decode_speed import export_to, load_ctranslate2, load_saved_model, tag_of
 from keras_transformer.cli.console import import_tensorflow, program
 from keras_transformer.errors import UserError, check_positive
+from keras_transformer.presets import PROGRAM_LENGTHS, PROGRAM_ROWS
 
 ROUNDS, BEAM_SIZE, BATCH_SIZE = 5, 4, 32
 
@@ -36,15 +37,17 @@ def parse_arguments():
     parser.add_argument("--source", type=Path, required=True, help="file of sentences to translate, one a line")
     parser.add_argument("--tokens", type=int, help="steps of every search (default: as many as a translation has)")
     parser.add_argument("--compile", action="store_true", help="also measure compiled SavedModels")
+    rows = f"with --compile: rows of the programs (default: {' '.join(map(str, PROGRAM_ROWS))})"
+    parser.add_argument("--compile_rows", type=int, nargs="+", default=PROGRAM_ROWS, metavar="N", help=rows)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of all engines (default: {ROUNDS})")
     return parser.parse_args()
 
 
-def load_engines(model_dirs, tokens, is_compiled):
+def load_engines(model_dirs, tokens, compiled_rows=None):
     """Exports every run for both engines and loads the exports: dict of name -> function from texts to translations."""
     from keras_transformer.export.saved_model import SavedModelExport
     from keras_transformer.runs import Run
-    from keras_transformer.tools.engines.compiled import CompiledExport, checked_programs
+    from keras_transformer.tools.engines.compiled import CompiledExport, Programs, checked_programs
     from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 
     engines, steps = {}, tokens or 0
@@ -57,8 +60,8 @@ def load_engines(model_dirs, tokens, is_compiled):
                 engines[f"CTranslate2 of {name}"] = load_ctranslate2(path, BEAM_SIZE, tag_of(export), 1, steps)
             path = export_to(directory, "SavedModel", SavedModelExport(translator))
             engines[f"SavedModel of {name}"] = load_saved_model(path, steps)
-            if is_compiled:
-                programs = checked_programs(True, translator.model)
+            if compiled_rows:
+                programs = checked_programs(Programs(tuple(compiled_rows), PROGRAM_LENGTHS), translator.model)
                 path = export_to(directory, "compiled", CompiledExport(translator, programs=programs))
                 engines[f"compiled SavedModel of {name}"] = load_saved_model(path)
     return {name: functools.partial(translate, is_penalised=not tokens) for name, translate in engines.items()}
@@ -69,7 +72,7 @@ def main(arguments):
         raise UserError("--tokens needs options, which compiled searches do not have: leave out one of the flags")
     check_positive(rounds=arguments.rounds, tokens=1 if arguments.tokens is None else arguments.tokens)
     lines = arguments.source.read_text(encoding="utf-8").splitlines()
-    engines = load_engines(arguments.model_dir, arguments.tokens, arguments.compile)
+    engines = load_engines(arguments.model_dir, arguments.tokens, arguments.compile_rows if arguments.compile else None)
     measured = []
     for requests in requests_of(lines, [BATCH_SIZE]).values():
         for translate in engines.values():

@@ -11,7 +11,7 @@ AUTOREGRESSIONS = ("attention", "ssru")  # of a decoder
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "gelu_sigmoid", "silu")
 LENGTH_PENALTIES = (-10.0, 10.0)  # least and most alpha
 MOST_HYPOTHESES = 256  # of a beam: more only cost memory, as much as V numbers for each hypothesis of each sentence
-PROGRAM_ROWS, PROGRAM_LENGTHS = (1, 4), (16, 32, 64)  # of compiled searches; of 8 rows and more, one takes more time
+PROGRAM_ROWS, PROGRAM_LENGTHS = (1, 4), (16, 32, 64)  # of compiled searches; more rows need no program
 RECURRENT = ("rnn", "lstm", "gru")  # architectures before the Transformer
 
 TINY = {

@@ -66,8 +66,7 @@ def matmul_positions(x, matrix, width=None):
     """One matrix product for all positions of all rows: x (B, ..., D), matrix (D, E) -> (B, ..., E).
 
     If the rank is not 2, `ops.matmul` makes a tensor product. A tensor product looks up its shapes with a dozen
-    operations, more than all others of a decoding step together. Of a matrix from `spread`, the first `width` columns
-    count.
+    operations, more than all others of a decoding step together. `width` is E of a matrix that `spread` has widened.
     """
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), matrix)
     width = ops.shape(matrix)[1] if width is None else width

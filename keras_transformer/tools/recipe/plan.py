@@ -7,7 +7,7 @@ START = 25  # a program starts, reads its corpus and builds its graph
 SAVING, VALIDATED = 1, 0.005  # after every epoch: its checkpoint, and each sentence of the validation BLEU
 TRANSLATION = 3  # epochs of training take as long as the translation of the training text, with a beam of 4
 PREPARED = 2000  # pairs a second that `clean` reads
-FORMATS = {"saved_model": 45, "compiled": 150, "ctranslate2": 30, "argos": 30}  # seconds of an export
+FORMATS = {"saved_model": 45, "compiled": 110, "ctranslate2": 30, "argos": 30}  # seconds of an export
 COMPILED_SHARE = 0.1  # of the time: compiled programs take no more
 
 # The least epochs of each training in a chain: with both directions first, with a student, with two teachers. Below

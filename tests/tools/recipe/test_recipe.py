@@ -43,7 +43,7 @@ def test_more_hours_give_more_stages_and_then_more_epochs():
     # A larger teacher needs the time for its whole chain. Compiled programs need a tenth of the time at most.
     paces = {**PACES, "small": Pace(400.0, 2003)}
     assert [chosen(hours, paces=paces, teachers=("tiny", "small")).teacher for hours in (2, 8)] == ["tiny", "small"]
-    assert "compiled" not in chosen(0.4).formats and "compiled" in chosen(0.5).formats
+    assert "compiled" not in chosen(0.3).formats and "compiled" in chosen(0.4).formats
 
 
 @pytest.mark.parametrize("back", [False, True])
