@@ -13,9 +13,9 @@ from keras_transformer.errors import ToolError
 
 log = logging.getLogger(__name__)
 
-# Options of mallopt(3): a large array gets no mapping of its own (M_MMAP_MAX), and no memory is given back
-# (M_TRIM_THRESHOLD).
-MALLOC_OPTIONS = {-4: 0, -1: 2**31 - 1}
+# Options of mallopt(3): a large array gets no mapping of its own (M_MMAP_MAX), no memory is given back
+# (M_TRIM_THRESHOLD), and all threads share one heap (M_ARENA_MAX). A heap of a thread has no place for 64 MB.
+MALLOC_OPTIONS = {-4: 0, -1: 2**31 - 1, -8: 1}
 
 TOKENS_PER_REPLICA = 2048  # with fewer, a CPU thread spends its time on starting operations
 
