@@ -127,7 +127,7 @@ def named_once():
 def new_in(page):
     """The text of a page, without the blocks that stand in a page before it as well."""
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in PAGES[: PAGES.index(page) + 1]]
-    known = {block for text in texts[:-1] for language in ("bash", "python") for block in blocks(text, language)}
+    known = {f"```{x}\n{block}```" for text in texts[:-1] for x in ("bash", "python") for block in blocks(text, x)}
     return functools.reduce(lambda text, block: text.replace(block, ""), known, texts[-1])
 
 
