@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import filelock
 import numpy as np
 import psutil
 import pytest
@@ -48,14 +49,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     set_up_tensorflow()
 
 
-class _Printed(logging.Handler):
-    """Prints the log of the library, so that `capsys` has it."""
-
-    def emit(self, record):
-        print(self.format(record), flush=True)
-
-
-logging.getLogger("keras_transformer").addHandler(_Printed())
+PRINTED = logging.Handler()  # prints the log of the library, so that `capsys` has it
+PRINTED.emit = lambda record: print(PRINTED.format(record), flush=True)
+logging.getLogger("keras_transformer").addHandler(PRINTED)
 logging.getLogger("keras_transformer").setLevel(logging.INFO)
 
 
@@ -132,11 +128,14 @@ def small_garbage(request):
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory):
-    """The socket of a process that has imported TensorFlow: see warm_start.py."""
-    path, root = tmp_path_factory.mktemp("warm") / "socket", Path(__file__).parents[1]
-    command = [sys.executable, str(root / "tests/warm_start.py"), "serve", str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(root)}, **pipes) as process:
-        assert process.stdout.readline() == "ready\n"
-        yield path
+def warm():
+    """The socket of a process that has imported TensorFlow for all processes of the tests: see warm_start.py."""
+    path, root = Path(os.environ["SHARED_BY_TESTS"], "socket"), Path(__file__).parents[1]
+    tests = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    with filelock.FileLock(f"{path}.lock"):
+        if not path.exists():
+            command = [sys.executable, str(root / "tests/warm_start.py"), "serve", str(path), str(tests)]
+            how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+            process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(root)}, **how)
+            assert process.stdout.readline() == "ready\n"
+    return path

@@ -1,6 +1,6 @@
 """Runs programs as `python PROGRAM ...` does, in forks of a process that has imported TensorFlow once for all of them.
 
-    python tests/warm_start.py serve SOCKET          waits for programs until its input ends; says so in a line
+    python tests/warm_start.py serve SOCKET PID      waits for programs as long as process PID runs; says so in a line
     python -S tests/warm_start.py run SOCKET PROGRAM ...    has the same input, output, directory and status as PROGRAM
 
 It passes Ctrl-C and SIGTERM on to PROGRAM. If it is killed, PROGRAM is killed as well.
@@ -28,9 +28,10 @@ def command(path):
     return [sys.executable, "-S", __file__, "run", str(path)]
 
 
-def serve(path):
-    """Forks a process for each program that is asked for, until standard input ends: with whoever has started it."""
+def serve(path, tests):
+    """Forks a process for each program that is asked for, as long as the process with this number runs."""
     import keras  # noqa: F401
+    import psutil
     import tensorflow  # noqa: F401
     import tensorflow_text  # noqa: F401
 
@@ -40,12 +41,13 @@ def serve(path):
         listener.bind(path)
         listener.listen()
         print("ready", flush=True)
-        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                become(connection)
-            connection.close()
+        while psutil.pid_exists(int(tests)):
+            if select.select([listener], [], [], 1)[0]:  # seconds
+                connection, _ = listener.accept()
+                if os.fork() == 0:
+                    listener.close()
+                    become(connection)
+                connection.close()
 
 
 def become(connection):
@@ -114,4 +116,4 @@ def run(path, arguments):
 
 if __name__ == "__main__":
     verb, path, *arguments = sys.argv[1:]
-    sys.exit(serve(path) if verb == "serve" else run(path, arguments))
+    sys.exit(serve(path, *arguments) if verb == "serve" else run(path, arguments))
