@@ -18,6 +18,8 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from tests import warm_start
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -42,6 +44,7 @@ def set_up_tensorflow():
     )
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.experimental.enable_tensor_float_32_execution(False)  # on a GPU: NumPy is the oracle, to 1e-5
+    warm_start.spare_work(tf)
 
 
 # A worker of pytest-xdist imports TensorFlow here, where pytest captures the lines that TensorFlow's C++ prints.

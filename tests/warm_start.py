@@ -32,9 +32,10 @@ def serve(path, tests):
     """Forks a process for each program that is asked for, as long as the process with this number runs."""
     import keras  # noqa: F401
     import psutil
-    import tensorflow  # noqa: F401
+    import tensorflow
     import tensorflow_text  # noqa: F401
 
+    spare_work(tensorflow)
     gc.freeze()  # a collection in a fork would copy every page that has an object of TensorFlow
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets forks that have ended
     with socket.socket(socket.AF_UNIX) as listener:
@@ -48,6 +49,16 @@ def serve(path, tests):
                     listener.close()
                     become(connection)
                 connection.close()
+
+
+def spare_work(tensorflow):
+    """Leaves out what takes longer than it saves in a process that runs each of its many small graphs a few times.
+
+    TensorFlow rewrites no graph to make it faster. It still does so in Sessions and servers, in the process that proves
+    an export, and in programs that start by themselves. And Python looks for garbage less often.
+    """
+    tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    gc.set_threshold(100_000, 50, 100)
 
 
 def become(connection):

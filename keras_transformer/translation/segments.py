@@ -37,22 +37,16 @@ class Segments(NamedTuple):
         counts: int64 (N,), the number of parts of each of all N fragments; 0 for white space.
         ids: RaggedTensor int32 (P, None), the pieces of each part.
         gaps: string (P,), the text before the translation of each part: a space if the part begins with a new word.
+        rows: int64 (P,), the text to which each part belongs.
+        places: int64 (P,), the place of each part in its text.
     """
 
     fragments: tf.RaggedTensor
     counts: tf.Tensor
     ids: tf.RaggedTensor
     gaps: tf.Tensor
-
-    @property
-    def rows(self):
-        """int64 (P,), the text to which each part belongs."""
-        return tf.repeat(self.fragments.value_rowids(), self.counts)
-
-    @property
-    def places(self):
-        """int64 (P,), the place of each part in its text."""
-        return tf.ragged.range(tf.reduce_sum(self.fragments.with_values(self.counts), axis=1)).values
+    rows: tf.Tensor
+    places: tf.Tensor
 
 
 def split_at(breaks, text):
@@ -98,8 +92,11 @@ def divide_into_parts(text, tokenizer, max_length, division=DIVISION):
     begins = divisions(sentences, is_first | starts_word, is_first | starts_character, max_length)
     counts = tf.reduce_sum(sentences.with_values(tf.cast(begins, tf.int64)), axis=1)
     first = tf.squeeze(tf.where(begins), axis=1)  # (P,)
+    parts = tf.RaggedTensor.from_row_starts(sentences.values, first, validate=False)
     gaps = tf.where(tf.gather(starts_word & ~is_first, first), " ", "")
-    return Segments(fragments, counts, tf.RaggedTensor.from_row_starts(sentences.values, first, validate=False), gaps)
+    rows = tf.gather(fragments.value_rowids(), tf.gather(sentences.value_rowids(), first))
+    places = tf.ragged.range(tf.reduce_sum(fragments.with_values(counts), axis=1)).values
+    return Segments(fragments, counts, parts, gaps, rows, places)
 
 
 def divisions(ids, starts_word, starts_character, max_length):
