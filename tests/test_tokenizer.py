@@ -41,19 +41,14 @@ def corpus(sentences=211):
 
 
 @pytest.fixture(scope="module")
-def model():
-    return train_tokenizer(corpus(), VOCABULARY)
+def tokenizer():
+    return Tokenizer(train_tokenizer(corpus(), VOCABULARY))
 
 
 @pytest.fixture(scope="module")
-def tokenizer(model):
-    return Tokenizer(model)
-
-
-@pytest.fixture(scope="module")
-def processor(model):
+def processor(tokenizer):
     """The oracle: the same model in the sentencepiece package."""
-    return sentencepiece.SentencePieceProcessor(model_proto=model)
+    return sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 
 
 def round_trip(tokenizer, *texts):
@@ -168,22 +163,21 @@ def test_rare_characters_are_pieces_as_far_as_they_are_to_be_covered_and_nothing
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_same_corpus_gives_the_same_bytes_streamed_or_not_and_a_large_one_the_same_sample(monkeypatch, model):
-    assert train_tokenizer(corpus(), VOCABULARY) == model
+def test_the_same_corpus_gives_the_same_bytes_streamed_or_not_and_a_large_one_the_same_sample(monkeypatch, tokenizer):
+    assert train_tokenizer(corpus(), VOCABULARY) == tokenizer.model
     streamed = train_tokenizer(BothSides([(text, text.upper()) for text in corpus(37)]), 8009)
     assert streamed == train_tokenizer([side for text in corpus(37) for side in (text, text.upper())], 8009)
     monkeypatch.setattr(tokenizer_module, "MOST_TRAINING_SENTENCES", 101)
     once, again = (train_tokenizer(corpus(), VOCABULARY) for _ in range(2))
-    assert once == again != model
+    assert once == again != tokenizer.model
 
 
-def test_a_tokenizer_from_a_file_is_the_same_and_a_missing_or_damaged_file_is_named_in_one_clear_line(model, tmp_path):
-    path = tmp_path / "tokenizer.model"
+def test_a_tokenizer_from_a_file_is_the_same_and_a_missing_or_damaged_file_is_named_in_one_line(tokenizer, tmp_path):
+    path, model = tmp_path / "tokenizer.model", tokenizer.model
     with pytest.raises(TokenizerError, match=r"^no tokenizer at .*tokenizer\.model.*train\.py.*$"):
         Tokenizer.load(path)
     path.write_bytes(model)
-    loaded = Tokenizer.load(str(path))
-    assert loaded.model == model and loaded.vocabulary_size == VOCABULARY
+    assert (loaded := Tokenizer.load(str(path))).model == model and loaded.vocabulary_size == VOCABULARY
     for damaged in (b"not a model", b"", model[: len(model) // 2]):
         path.write_bytes(damaged)
         with pytest.raises(TokenizerError, match=f"^{path} is not a SentencePiece model") as caught:

@@ -52,11 +52,8 @@ def serve(path, tests):
 
 
 def spare_work(tensorflow):
-    """Leaves out what takes longer than it saves in a process that runs each of its many small graphs a few times.
-
-    TensorFlow rewrites no graph to make it faster. It still does so in Sessions and servers, in the process that proves
-    an export, and in programs that start by themselves. And Python looks for garbage less often.
-    """
+    """TensorFlow rewrites no graph, and Python seldom looks for garbage: in tests, both take longer than they save."""
+    # Sessions, servers, the process that proves an export and programs that start by themselves still rewrite graphs.
     tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     gc.set_threshold(100_000, 50, 100)
 

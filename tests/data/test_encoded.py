@@ -14,19 +14,14 @@ PAIRS = [(f"a house for {n} cats", f"ein Haus für {n} Katzen und {n**5} Mäuse"
 
 
 @pytest.fixture(scope="module")
-def model():
-    return train_tokenizer([text for pair in PAIRS for text in pair], 307)
+def tokenizer():
+    return Tokenizer(train_tokenizer([text for pair in PAIRS for text in pair], 307))
 
 
 @pytest.fixture(scope="module")
-def tokenizer(model):
-    return Tokenizer(model)
-
-
-@pytest.fixture(scope="module")
-def processor(model):
+def processor(tokenizer):
     """The oracle: the same model in the sentencepiece package."""
-    return sentencepiece.SentencePieceProcessor(model_proto=model)
+    return sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 
 
 @pytest.fixture
