@@ -251,8 +251,8 @@ def describe_signatures(definitions):
 
 @contextlib.contextmanager
 def open_like_serving(path):
-    """Loads a SavedModel as TensorFlow Serving does: (Session, name -> SignatureDef)."""
-    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph())) as session:
+    """Loads a SavedModel as TensorFlow Serving does, whatever this process has set: (Session, name -> SignatureDef)."""
+    with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph(), config=tf.compat.v1.ConfigProto())) as session:
         with session.graph.as_default():
             loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path))
         yield session, loaded.signature_def
