@@ -52,10 +52,9 @@ def serve(path, tests):
 
 
 def spare_work(tensorflow):
-    """TensorFlow rewrites no graph, and Python seldom looks for garbage: in tests, both take longer than they save."""
+    """TensorFlow rewrites no graph: for the small ones of tests, that takes longer than it saves."""
     # Sessions, servers, the process that proves an export and programs that start by themselves still rewrite graphs.
     tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    gc.set_threshold(100_000, 50, 100)
 
 
 def become(connection):
