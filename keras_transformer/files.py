@@ -88,7 +88,7 @@ def whole_directory(path):
         path: of the directory. At the end of the context, it must be empty or not exist.
 
     Yields:
-        Path of an empty directory beside `path`. An error in the context removes it.
+        Path of an empty directory beside `path`. An error in the context removes it, and its parent if that is new.
 
     Raises:
         FileError: if the disk is full, or if something else forbids writing.
@@ -100,6 +100,7 @@ def whole_directory(path):
             shutil.rmtree(left_over, ignore_errors=True)  # a killed process has left it
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.partial")
     _unfinished.add(temporary)
+    is_new = not path.parent.exists()
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -111,12 +112,12 @@ def whole_directory(path):
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         _unfinished.remove(temporary)
+        if is_new:
+            with contextlib.suppress(OSError):  # it is empty after an error alone
+                path.parent.rmdir()
 
 
 def remove_partial_files(directory):
     """Removes partial files of killed processes in a directory and below it. No other process may write there."""
     for partial in [*directory.rglob(".*.partial"), *directory.rglob(".*.partial.*")]:
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
-        else:
-            partial.unlink(missing_ok=True)
+        shutil.rmtree(partial, ignore_errors=True) if partial.is_dir() else partial.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
 
 
 def test_two_who_fill_the_same_directory_leave_each_other_alone_and_a_bug_keeps_its_traceback(tmp_path):
-    with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "1"):
+    with pytest.raises(FileNotFoundError), whole_directory(tmp_path / "new" / "1"):
         (tmp_path / "nowhere").read_text()
     assert not [*tmp_path.iterdir()]
     assert "cannot write /proc/no" in str(pytest.raises(FileError, whole_directory("/proc/no").__enter__).value)

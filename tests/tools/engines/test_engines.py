@@ -68,7 +68,7 @@ def test_an_export_for_ctranslate2_begins_with_the_tag_of_its_direction(place, t
     tag = read_manifest(path)["source_tag"]
     assert tag == ("<2fr>" if place == "source" else "<2de>")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / "tokenizer.model"))
-    source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/export_and_serve.md says
+    source = [tag, *pieces.encode("seven", out_type=str)]  # as docs/formats.md says
     how = {"beam_size": 1, "min_decoding_length": 0}
     how["max_decoding_length"] = len(source) - 1 + of_many.signatures.extra_length
     (result,) = ctranslate2.Translator(str(path)).translate_batch([source], **how)
