@@ -17,8 +17,9 @@ WORD_OR_STOP = regex.compile(r"[\p{L}\p{N}\p{P}]")
 UNREAD = regex.compile(r"[^\s\p{C}\p{M}]")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 END, SPACE = "</s>", "▁"
-# Where attention is unsure, the place in the sentence decides; benchmarks/markup.py measures this.
-DIAGONAL, STEEPNESS, LEAST_SHARE = 0.1, 10.0, 0.35
+# Where attention is unsure, the neighbours of a word decide, and its place in the sentence a little: benchmarks/tags.py
+# and benchmarks/markup.py measure this.
+NEIGHBOURS, DIAGONAL, STEEPNESS, LEAST_SHARE = 0.3, 0.01, 10.0, 0.35
 
 
 class Aligned(NamedTuple):
@@ -230,14 +231,19 @@ def _unread(text, parts, is_verbatim):
 
 
 def _sharpened(weights):
-    """The weights (T, S), raised near the diagonal and where both sides choose each other.
+    """The weights (T, S), raised where the neighbours look, near the diagonal, and where both sides choose each other.
 
     A row says where a target token comes from, and a column where a source token goes to. So a source token that all
-    target tokens look at, such as the full stop, counts little for each of them.
+    target tokens look at, such as the full stop, counts little for each of them. Of a row without a clear choice, the
+    token before a token may come from the token before its source, and the next one from the next one.
     """
     rows, columns = ((np.arange(length) + 0.5) / max(1, length) for length in weights.shape)
     diagonal = np.exp(-STEEPNESS * np.abs(rows[:, None] - columns))
-    weights = weights + DIAGONAL * diagonal * weights.any(axis=1, keepdims=True)
+    beside = np.zeros_like(weights)
+    beside[1:, 1:] += weights[:-1, :-1]
+    beside[:-1, :-1] += weights[1:, 1:]
+    beside *= 1 - _rows(weights).max(axis=1, keepdims=True, initial=0)  # less, the surer the row
+    weights = weights + (DIAGONAL * diagonal + NEIGHBOURS * beside) * weights.any(axis=1, keepdims=True)
     weights = _rows(_rows(weights) * _rows(weights.T).T)
     return weights / np.maximum(weights.sum(axis=0), LEAST_SHARE)
 

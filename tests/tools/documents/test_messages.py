@@ -81,7 +81,7 @@ def test_branches_are_translated_and_their_skeleton_stays(translated):
 def test_a_plural_moves_as_a_word_does_and_its_branches_stay_in_their_order():
     text = "You have {n, plural, one {<b>one</b> new message} other {{n} new messages}} of yours"
     found = in_catalogue(BACKWARDS, text)
-    assert found == "yours {n, plural, one {message new <b>one</b>} other {{n} messages new}} of have You"
+    assert found == "yours of have {n, plural, one {message new <b>one</b>} other {{n} messages new}} You"
     tagged = "a <b>{n, plural, one {x y} other {z w}}</b> b"
     assert in_catalogue(UPPER, tagged) == "A <b>{n, plural, one {X Y} other {Z W}}</b> B"
 
