@@ -207,9 +207,9 @@ def _enclosed(start, end, free, inside, alignment):
             end += 1
         elif closed and start - 1 in free and brackets[start - 1] > 0:
             start -= 1
-        elif closed and brackets[end - 1] < 0 and end - start > 1:
+        elif depth[-1] < depth[:-1].min() and end - start > 1:  # a closing one at the end
             end -= 1
-        elif opened and brackets[start] > 0 and end - start > 1:
+        elif depth[1:].min() > 0 and end - start > 1:  # an opening one at the start
             start += 1
         else:
             break

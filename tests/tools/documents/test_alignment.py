@@ -131,6 +131,7 @@ REFERENCES = [
     # A pair has its own brackets, quotes and stops, and no others.
     ("call <b>f()</b> now", "jetzt <b>f()</b> rufen", "4-0 1-1 2-2 4-3 0-4"),
     ("call <b>(x)</b> now", "jetzt <b>(x)</b> rufen", "4-0 0-1 2-2 3-3 0-4"),
+    ("call <b>f(x)</b> now", "eins <b>x) (y)</b> zwei", "0-0 3-1 4-2 2-3 3-4 5-5 5-6"),
     ("one (<b>*</b>) two", "eins (<b>*</b>), zwei", "0-0 1-1 2-1 2-2 2-3 2-4 4-5"),
     ("see <b>A - B</b> now", "siehe »<b>A – B</b>« jetzt", "0-0 1-1 1-2 2-3 3-4 3-5 4-6"),
     ("open <b>A - B</b> to see", "<b>A – B</b>, um zu", "1-0 2-1 3-2 3-3 4-4 5-5"),
