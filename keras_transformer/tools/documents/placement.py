@@ -186,8 +186,8 @@ def _best_span(element, fit, free, alignment):
 def _enclosed(start, end, free, inside, alignment):
     """Moves the edges of a span to its own quotes and brackets.
 
-    It drops quotes and brackets at its edges if its source has none. If its source has brackets, it takes the partner
-    of a bracket inside, or drops a bracket at its edge that has no partner.
+    It drops quotes and brackets at its edges if its source has none. Then it takes the partner of a bracket inside, or
+    drops a bracket at its edge that has no partner.
 
     Args:
         start, end: the span.
@@ -200,7 +200,7 @@ def _enclosed(start, end, free, inside, alignment):
     strange = (brackets != 0) & (not has_brackets) | target.quotes & (not source.quotes[inside].any())
     while end - start > 1 and (strange[start] or strange[end - 1]):
         start, end = (start + 1, end) if strange[start] else (start, end - 1)
-    while has_brackets:
+    while True:
         depth = np.concatenate([[0], np.cumsum(brackets[start:end])])
         opened, closed = depth[-1] - depth.min(), -depth.min()  # brackets without a partner
         if opened and end in free and brackets[end] < 0:

@@ -134,6 +134,7 @@ REFERENCES = [
     ("call <b>f(x)</b> now", "eins <b>x) (y)</b> zwei", "0-0 3-1 4-2 2-3 3-4 5-5 5-6"),
     ("one (<b>*</b>) two", "eins (<b>*</b>), zwei", "0-0 1-1 2-1 2-2 2-3 2-4 4-5"),
     ("see <b>A - B</b> now", "siehe »<b>A – B</b>« jetzt", "0-0 1-1 1-2 2-3 3-4 3-5 4-6"),
+    ("see <b>A - B</b> now", "siehe <b>[A] – [B]</b> jetzt", "0-0 1-2 2-4 3-6 4-8"),
     ("open <b>A - B</b> to see", "<b>A – B</b>, um zu", "1-0 2-1 3-2 3-3 4-4 5-5"),
 ]
 
