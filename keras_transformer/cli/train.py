@@ -54,9 +54,9 @@ def main(config, dry_run=False, callbacks=None):
     from keras_transformer.training.train import train
 
     made = made_by(callbacks) if callbacks else []
+    keep_freed_memory()
     if dry_run:
         return find_tool("planning.dry_run", "--dry_run").rehearse(config)
-    keep_freed_memory()
     trained = train(config, measure, choose_tokenization, owns_process=True, callbacks=made)
     if trained is None:  # on all workers but the first
         return

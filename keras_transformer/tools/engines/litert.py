@@ -57,8 +57,8 @@ class LiteRTExport:
         self.reference = translator
         self.quantization = quantization
         self.shortlist = shortlist
-        # Of 1,014 sentences with a beam of 4, int8 changed a tenth, at the same BLEU; the proof has a few dozen.
-        self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.7, np.inf)
+        # Of 1,014 captions with a beam of 4, int8 changed a tenth, at the same BLEU. Long sentences change more often.
+        self.least_equal, self.score_tolerance = (0.995, 1e-2) if quantization == "float32" else (0.5, np.inf)
         self.advice = "export a SavedModel" if quantization == "float32" else "choose `quantization` float32"
 
     def write(self, directory):
