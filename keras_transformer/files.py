@@ -93,7 +93,7 @@ def whole_directory(path):
     Raises:
         FileError: if the disk is full, or if something else forbids writing.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     for left_over in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*.partial"):
         process = int(left_over.name.split(".")[-3])
         if left_over not in _unfinished and (process == os.getpid() or not psutil.pid_exists(process)):

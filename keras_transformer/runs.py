@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +183,8 @@ def train(
         raise UserError("`validation` and `test` belong to `pairs`: a dataset has its own")
     if pairs is not None and "dataset" in settings:
         raise UserError(f"`train` takes pairs or a dataset, not both. Received: pairs and {settings['dataset']}")
-    if pairs is not None:
-        settings["dataset"] = "pairs"
     config = config or configure(**settings)
+    config = config if pairs is None else replace(config, dataset="pairs")
     check_effect(config, settings)
     corpus = None if pairs is None else pairs_corpus(pairs, validation, test, **languages_of(config))
     trained = training.train(config, measure, choose_tokenization, corpus, callbacks=callbacks)

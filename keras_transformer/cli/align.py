@@ -11,6 +11,7 @@ from keras_transformer.cli.flags import add_checkpoint_argument, add_language_ar
 from keras_transformer.cli.line_files import check_files, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.process import find_tool
+from keras_transformer.tools.lines import refuse_pipe
 
 DESCRIPTION = """Align: links between the words of sentences and of their translations, as fast_align writes them.
 
@@ -67,5 +68,6 @@ def program():
         check_ranges(arguments)
         for path in (arguments.source, arguments.target):
             check_files(path, arguments.output)
+            refuse_pipe(path)
         console.import_tensorflow()
         main(arguments)

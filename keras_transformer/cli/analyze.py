@@ -16,6 +16,7 @@ from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.tools import check_new_directory
+from keras_transformer.tools.lines import refuse_pipe
 
 DESCRIPTION = """Analyse the heads of a run: what they attend to, which roles they have, and which ones the model needs.
 
@@ -84,6 +85,7 @@ def parse_arguments(parser):
         raise UserError(f"--prune must be between 0 and 1. Received: {arguments.prune}")
     for path in (arguments.source, arguments.reference, arguments.alignments, arguments.conllu):
         check_files(path, None)
+        refuse_pipe(path)
     return arguments
 
 
@@ -151,6 +153,8 @@ def prune(arguments, translator, found, texts, references):
 
     corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
     most = round(len(found) * arguments.prune)
+    if not most:
+        raise UserError(f"--prune {arguments.prune} is less than half of one of {len(found)} heads: choose more")
     counts = sorted({round(most * step / PRUNED_STEPS) for step in range(PRUNED_STEPS + 1)})
     with tqdm(total=len(counts), unit=" models", disable=None) as progress:
         rows = pruned_curve(

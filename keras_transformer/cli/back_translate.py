@@ -19,6 +19,7 @@ from keras_transformer.cli.line_files import check_files, chunks_in, file_state,
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
 from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing, languages_of
+from keras_transformer.tools.lines import refuse_pipe
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"
@@ -94,6 +95,7 @@ def parse_arguments(parser):
 
 def check_has_text(path):
     """Raises UserError for a file of blank lines, and FileError for one that cannot be read."""
+    refuse_pipe(path)
     if not any(line.strip() for chunk in chunks_in(path) for line in chunk):
         raise UserError(f"{path} has no text to translate")
 

@@ -11,6 +11,7 @@ from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import available_cores, find_tool
 from keras_transformer.tools import check_new_directory
+from keras_transformer.tools.lines import refuse_pipe
 
 log = logging.getLogger(__name__)
 DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useless or harmful for training.
@@ -85,6 +86,7 @@ def parse_arguments(parser, words=None):
         raise UserError("--skip_bad_lines needs a corpus files:DIR: leave it out")
     for path in arguments.without:
         check_files(path, None)
+        refuse_pipe(path)
     check_new_directory(arguments.output)
     return arguments, rest
 
@@ -114,13 +116,13 @@ def settings_of(arguments):
 
 def open_input(arguments):
     """The corpus to prepare. Two languages in a directory need no flags: the first of the alphabet is the source."""
-    from keras_transformer.data.corpora import open_corpus
+    from keras_transformer.data.corpora import open_corpus, split_pair
     from keras_transformer.data.text_files import languages_in
 
     if arguments.input.startswith("tfds:"):
         console.import_tensorflow()
     languages = (arguments.source_lang, arguments.target_lang)
-    if arguments.input.startswith("files:") and languages == (None, None):
+    if arguments.input.startswith("files:") and languages == (None, None) and not split_pair(arguments.input)[1]:
         found = languages_in(arguments.input.removeprefix("files:"))
         languages = tuple(found) if len(found) == 2 else languages
     corpus = open_corpus(arguments.input, *languages, skip_bad_lines=arguments.skip_bad_lines)

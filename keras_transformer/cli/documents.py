@@ -80,12 +80,12 @@ def check_document(arguments, request):
 
 def _refuse_structure(path):
     """Raises UserError for a file whose keys and tags would be translated line by line."""
-    name = path.lower().removesuffix(".gz")
+    name = path.removesuffix(".gz").lower()
     kind = next((ending for ending in STRUCTURED if name.endswith(ending)), None)
     if kind is None and os.path.isfile(path):  # a pipe can be read once
         with (
             contextlib.suppress(OSError, EOFError, zlib.error),
-            (gzip.open if name != path.lower() else open)(path, "rb") as file,
+            (gzip.open if path.endswith(".gz") else open)(path, "rb") as file,
         ):
             kind = "a file that begins as markup or JSON" if STRUCTURE.match(file.read(FIRST_BYTES)) else None
     if kind:

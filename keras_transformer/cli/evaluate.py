@@ -17,6 +17,7 @@ from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.process import find_tool
+from keras_transformer.tools.lines import refuse_pipe
 from keras_transformer.translation.options import options_of
 
 DESCRIPTION = """Translate a test set and score the translations with sacreBLEU.
@@ -114,8 +115,8 @@ def check_together(arguments):
             raise UserError("a model needs --source, the file of sentences to translate")
     else:
         options = [option.name for option in options_of("translate_with_options")]
-        for name in (*options, "shortlist", "glossary", "protect", "source_lang"):
-            if getattr(arguments, name) not in (None, False):
+        for name in (*options, "shortlist", "glossary", "protect", "source_lang", "checkpoint"):
+            if getattr(arguments, name) not in (None, False, "average"):
                 raise UserError(f"--{name} needs a model, and there are only files: leave it out")
         if arguments.target_lang and arguments.tokenize != "auto":
             raise UserError("--target_lang has no effect without --tokenize auto: leave one out")
@@ -129,6 +130,7 @@ def check_together(arguments):
     for path in (arguments.source, arguments.corpora, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
         check_files(path, arguments.report)
+        refuse_pipe(path)
 
 
 def systems_of(arguments):

@@ -140,6 +140,9 @@ def texts_of(arguments, corpus):
 def make_build(arguments, corpus):
     """The `Build` of the flags."""
     weight = 1.0
+    unknown = find_tool("cleaning.rules", "a recipe").unknown_steps(corpus.source_lang, corpus.target_lang)
+    for step, reason in unknown.items():
+        log.info("left out    the step %s of clean: %s", step, reason)
     if arguments.monolingual:
         lines = sum(len(chunk) for chunk in chunks_in(arguments.monolingual))
         if not lines:
@@ -155,6 +158,7 @@ def make_build(arguments, corpus):
         "test" if corpus.test else "val",
         arguments.seed,
         arguments.license,
+        tuple(unknown),
     )
 
 

@@ -390,8 +390,5 @@ def _most_are_under_way(state):
 
 def loop(cond, body, start, **how):
     """A `tf.while_loop` over nests of tensors (B, ...) and scalars, whose rows may become more or fewer."""
-
-    def invariant(tensor):
-        return tf.TensorShape([None, *tensor.shape[1:]][: tensor.shape.rank])
-
-    return tf.while_loop(cond, body, start, shape_invariants=tf.nest.map_structure(invariant, start), **how)
+    shapes = tf.nest.map_structure(lambda x: tf.TensorShape([None, *x.shape[1:]][: x.shape.rank]), start)
+    return tf.while_loop(cond, body, start, shape_invariants=shapes, **how)

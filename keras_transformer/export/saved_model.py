@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import inspect
 import itertools
 import json
 import os
@@ -253,9 +254,8 @@ def describe_signatures(definitions):
 def open_like_serving(path):
     """Loads a SavedModel as TensorFlow Serving does, whatever this process has set: (Session, name -> SignatureDef)."""
     with contextlib.closing(tf.compat.v1.Session(graph=tf.Graph(), config=tf.compat.v1.ConfigProto())) as session:
-        with session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(path))
-        yield session, loaded.signature_def
+        load = inspect.unwrap(tf.compat.v1.saved_model.loader.load)  # without its warning that it is old
+        yield session, load(session, ["serve"], str(path)).signature_def
 
 
 def run(session, signature, sentences, **languages):

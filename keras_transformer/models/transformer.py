@@ -238,11 +238,8 @@ def free_to_grow(state):
     """The same decoding state, whose history and cache have a length that no compiler knows: it may grow."""
     zero = ops.minimum(ops.sum(ops.cast(state["mask"], "int32")), 0)
 
-    def with_unknown_length(x):
-        return x[:, :, : x.shape[2] + zero]  # (B, W, t*W) and (B, G, t*W, K)
-
-    growing = {name: state[name] for name in ("history", "target")}
-    return {**state, **keras.tree.map_structure(with_unknown_length, growing)}
+    growing = {name: state[name] for name in ("history", "target")}  # (B, W, t*W) and (B, G, t*W, K)
+    return {**state, **keras.tree.map_structure(lambda x: x[:, :, : x.shape[2] + zero], growing)}
 
 
 def make_position_layers(shape, dtype):

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import itertools
+from pathlib import Path
 
 from keras_transformer.errors import FileError, UserError
 
@@ -11,6 +12,12 @@ BOM = b"\xef\xbb\xbf"
 FIRST_BYTES = 1 << 13  # of a file, which tell whether it is text
 MOST_DAMAGED = 3  # lines that are not UTF-8, in a file that may be UTF-8
 NO_TEXT = {b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "gzip", b"%PDF-": "a PDF", b"{\\rtf": "RTF"}  # by first bytes
+
+
+def refuse_pipe(path):
+    """Raises FileError for a pipe, which a program that reads a text twice would find empty. None is no pipe."""
+    if path and Path(path).is_fifo():
+        raise FileError(f"{path} is a pipe, which can be read only once: write it into a file")
 
 
 def check_text(start, name):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.errors import CorpusError, FileError, counted
+from keras_transformer.normalization import mend
 
 BYTE = re.compile("<0x([0-9A-F]{2})>")
 SPACE = "▁"  # in a piece
@@ -27,8 +28,8 @@ class Tree(NamedTuple):
 
 
 def characters_of(text):
-    """The characters of a text that are no white space."""
-    return "".join(text.replace(SPACE, " ").split())
+    """The characters of a text that are no white space, as a tokenizer mends them."""
+    return "".join(mend(text.replace(SPACE, " ")).split())
 
 
 def spans_of(words):

@@ -52,6 +52,11 @@ class Number(NamedTuple):
     parts: tuple[int, ...]
 
 
+def _folded(word):
+    """A word without case. As in the pattern, all of "I", "i", "İ" and "ı" are one letter."""
+    return word.casefold().translate({0x307: None, 0x131: "i"})
+
+
 class NumberForms:
     """The forms of numbers in two languages, by CLDR and Unicode.
 
@@ -62,7 +67,7 @@ class NumberForms:
     def __init__(self, languages: Iterable[str]):
         locales = [locale for locale in map(locale_of, languages) if locale]
         locales += [found for one in locales for other in locales if (found := _as_written_with(one, other))]
-        words = {word.casefold(): scale for locale in locales for word, scale in _scales_of(locale)}
+        words = {_folded(word): scale for locale in locales for word, scale in _scales_of(locale)}
         self._scales = words | _HAN_SCALES
         self._months = {name: month for locale in locales for name, month in _months_of(locale)}
         self._hours = {_plain(name) for locale in locales for name in _periods_of(locale)}
@@ -96,7 +101,7 @@ class NumberForms:
             runs = _DIGITS.findall(term["digits"])
             if max(map(len, runs)) > _MOST_DIGITS:
                 continue
-            of_term = math.prod(self._scales[word.casefold()] for word in self._scale.findall(term["scales"]))
+            of_term = math.prod(self._scales[_folded(word)] for word in self._scale.findall(term["scales"]))
             values = {(value + _numeric(term["fraction"])) * of_term for value in _values(term["digits"])}
             parts = tuple(map(int, runs))
             between = text[end : term.start()]

@@ -139,6 +139,17 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str, usu
     return {name: rule for name, rule in rules.items() if getattr(settings, name)}
 
 
+def unknown_steps(source_lang: str, target_lang: str) -> dict[str, str]:
+    """The steps that do not know one of two languages, or need a package that is not installed: name -> reason."""
+    found = {}
+    for step, other in (("min_script", "language_odds"), ("language_odds", "min_script")):
+        try:
+            rules_of(CleaningSettings(**{other: 0}), source_lang, target_lang)
+        except UserError as error:
+            found[step] = str(error)
+    return found
+
+
 def _are_copies(source: str, target: str) -> bool:
     """Whether only case and punctuation differ. In numbers without words, the punctuation is the translation."""
     return source == target or bool(letters(source)) and skeleton(source) == skeleton(target)

@@ -107,7 +107,7 @@ def scripts_of(code: str) -> list[str]:
         list of codes of ISO 15924: ["Cyrl", "Latn"] for "sr", ["Latn"] for "sr_Latn", [] for an unknown code.
     """
     usual, locale = likely_script(code), locale_of(code)
-    if not usual or regex.search(r"[_-][A-Za-z]{4}\b", code):
+    if not usual or not locale or regex.search(r"[_-][A-Za-z]{4}\b", code):
         return [usual] if usual else []
     tags = get_global("likely_subtags")
     of_countries = {

@@ -24,7 +24,7 @@ BROWSERS = {
     **{"shift_jis": "cp932", "euc_kr": "cp949"},
 }
 CDATA = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
-DIRECTION = re.compile(r"(?i)(\sdir\s*=\s*[\"']?)(?:ltr|rtl)")
+DIRECTION = re.compile(r"(?i)(\sdir\s*=\s*[\"']?)(?:ltr|rtl|auto)")
 HTML_LANGUAGE = re.compile(r"(?is)<!--.*?-->|<html\b[^>]*>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 
@@ -64,7 +64,7 @@ def _declared_charset(data, format, path):
     try:
         codec = codecs.lookup(declared)
         "".encode(codec.name)  # refuses what is no charset, such as base64
-    except LookupError:
+    except (LookupError, ValueError):
         raise UserError(
             f"{path} declares a charset that does not exist: save it as UTF-8. Received: {declared[:60]!r}"
         ) from None

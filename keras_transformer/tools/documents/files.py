@@ -69,7 +69,7 @@ FORMATS = {
 
 def format_of(path):
     """The name of the format of a file, by its ending, before `.gz` if it is packed; None for another ending."""
-    ending = Path(str(path).lower().removesuffix(".gz")).suffix
+    ending = Path(str(path).removesuffix(".gz")).suffix.lower()
     return next((name for name, format in FORMATS.items() if ending in format.endings), None)
 
 

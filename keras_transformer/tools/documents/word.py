@@ -139,7 +139,7 @@ def translate_archive(data, path, translate, language=None):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [(info, archive.read(info)) for info in archive.infolist()]
             comment = archive.comment
-    except (zipfile.BadZipFile, RuntimeError, zlib.error) as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError, zlib.error) as error:
         raise UserError(f"{path} is no Word document: {error}") from error
     contents = {info.filename: content for info, content in entries}
     names = _names(contents, path)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from keras_transformer.errors import UserError
 from keras_transformer.languages import parts_of, plain
 from keras_transformer.normalization import mend
+from keras_transformer.tools.lines import refuse_pipe
 from keras_transformer.tools.memory.tmx import read_units
 from keras_transformer.tools.words import tokens_of
 from keras_transformer.translation.lines import of_one_or_many
@@ -150,6 +151,7 @@ def check(paths, threshold: int = EXACT):
     """Checks before long work what `Memory.open` needs: the first unit of each file. Raises as `Memory.open`."""
     _scorer(threshold)
     for path in paths:
+        refuse_pipe(path)
         if next(read_units(path), None) is None:
             raise UserError(f"{path} has no unit, the element `tu` of TMX")
 

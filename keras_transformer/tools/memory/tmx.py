@@ -141,7 +141,7 @@ class _Reader:
 
     def _end(self, name):
         name = name.rpartition(":")[2]
-        if name == "tu":
+        if name == "tu" and self._unit is not None:
             self._complete.append(self._unit)
             self._unit = None
         elif name == "seg":

@@ -41,6 +41,7 @@ class Build(NamedTuple):
         held_out: str, "test" or "val": the set that the last stages translate.
         seed: int.
         license: str, or None.
+        unknown: tuple of str, the steps of `clean` that do not know one of the languages.
     """
 
     dataset: str
@@ -52,6 +53,7 @@ class Build(NamedTuple):
     held_out: str
     seed: int
     license: str | None
+    unknown: tuple = ()
 
 
 def commands(build, sizes):
@@ -79,6 +81,7 @@ def prepare(build, sizes):
     """The corpus, cleaned. It has a validation set in any case."""
     output = build.output / "prepare"
     words = ["clean", "--input", build.dataset, "--source_lang", build.source, "--target_lang", build.target]
+    words += [word for step in build.unknown for word in (f"--{step}", "0")]
     return [Command((*words, "--hold_out", "--output", str(output)), output)]
 
 

@@ -257,7 +257,7 @@ RIGHT = {
         ("See https://example.com for details.", "ดูรายละเอียดที่https://example.comได้เลย"),
     ],
     ("en", "tr"): [
-        ("100,000 people came.", "100 bin kişi geldi."),
+        ("100,000 PEOPLE CAME.", "100 BİN KİŞİ GELDİ."),
         ("It starts at 4 p.m.", "Saat 16.00'da başlıyor."),
         ("I live in Istanbul.", "İstanbul'da yaşıyorum."),
     ],

@@ -156,7 +156,7 @@ def test_a_translation_is_written_as_its_format_needs_it():
         ("yaml", "a: one # x", "b: c", 'a: "b: c" # x'),
         ("yaml", "a: one", "no", 'a: "no"'),
         ("yaml", "- [one, 'two']", "a, b", """- ["a, b", 'a, b']"""),
-        ("yaml", "a: |+\n    one\n\n\nb: !!str 'two'", "c", "a: |+\n    c\n\n\nb: !!str 'c'"),
+        ("yaml", "a: |+\r\n    one\r\n\r\n\r\nb: !!str 'two'", "c", "a: |+\r\n    c\r\n\r\n\r\nb: !!str 'c'"),
         ("json", '["one"]', 'a "b" \\', '["a \\"b\\" \\\\"]'),
         ("json", '["\\u00e4 b"]', "ä€😀", '["\\u00e4\\u20ac\\ud83d\\ude00"]'),
         ("apple", '"a"="one";', 'ä "b"', '"a"="ä \\"b\\"";'),
