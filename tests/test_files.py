@@ -39,6 +39,10 @@ def test_two_who_fill_the_same_directory_leave_each_other_alone_and_a_bug_keeps_
                 first.mkdir()
         (tmp_path / "1").rename(tmp_path / "2")
     assert (tmp_path / "2" / "a").read_text() == "first" and not [*tmp_path.glob(".*")]
+    (tmp_path / "link").symlink_to("3")
+    with whole_directory(tmp_path / "link") as third:
+        (third / "a").write_text("third")
+    assert (tmp_path / "3" / "a").read_text() == "third"
 
 
 def test_what_a_killed_process_has_left_goes_and_what_a_living_one_writes_stays(tmp_path):
@@ -84,8 +88,7 @@ def test_the_data_survive_the_page_of_every_tool():
     for template in templates:
         page = page_of(f"keras_transformer.tools.{template.parent.name}", data)
         assert json.loads(re.search(r'id="data">(.*?)</script>', page)[1]) == data
-    with pytest.raises(ValueError):
-        page_of(f"keras_transformer.tools.{templates[0].parent.name}", {"number": float("nan")})
+    pytest.raises(ValueError, page_of, f"keras_transformer.tools.{templates[0].parent.name}", {"number": float("nan")})
 
 
 def test_a_size_below_1_is_refused_by_its_name_a_number_has_its_noun_and_a_duration_its_two_largest_units():

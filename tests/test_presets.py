@@ -35,8 +35,7 @@ class Edited:
         return self._flags.parse_config([*flags], "text")
 
     def help(self, capsys):
-        with pytest.raises(SystemExit):
-            self.parse("--help")
+        pytest.raises(SystemExit, self.parse, "--help")
         return " ".join(capsys.readouterr().out.split())
 
 

@@ -222,7 +222,8 @@ def test_a_small_corpus_is_learned_with_the_defaults_of_quickstart(tmp_path):
 def test_the_same_call_on_a_finished_run_says_so_and_leaves_earlier_translators_alone(run, capsys):
     translator = run.translator(beam_size=1)
     before = translator.translate(["one two"])
-    again = kt.train(tiny.pairs(211), validation=tiny.pairs(7, seed=5), epochs=1, model_dir=run.path, **QUICK)
+    config = kt.Config(epochs=1, model_dir=str(run.path), **QUICK)
+    again = kt.train(tiny.pairs(211), config, validation=tiny.pairs(7, seed=5))
     assert "complete    the run has reached its last update" in capsys.readouterr().out
     assert again.evaluation == run.evaluation and translator.translate(["one two"]) == before
 

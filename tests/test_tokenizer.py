@@ -84,8 +84,7 @@ def test_ids_are_those_of_the_sentencepiece_package_in_python_and_in_a_graph(tok
     ids = tf.function(tokenizer.encode)(tf.constant(texts))
     assert ids.dtype == tf.int32 and ids.to_list() == tokenizer.tokenize(texts) == processor.encode(texts)
     assert tokenizer.tokenize([]) == []
-    with pytest.raises(UnicodeEncodeError):
-        tokenizer.tokenize(["\ud800"])
+    pytest.raises(UnicodeEncodeError, tokenizer.tokenize, ["\ud800"])
 
 
 def test_invalid_utf8_becomes_the_replacement_character_as_in_python_and_any_ids_give_valid_utf8(tokenizer):

@@ -85,7 +85,8 @@ def parse_arguments(parser):
         raise UserError(f"--prune must be between 0 and 1. Received: {arguments.prune}")
     for path in (arguments.source, arguments.reference, arguments.alignments, arguments.conllu):
         check_files(path, None)
-        refuse_pipe(path)
+    refuse_pipe(arguments.source)
+    refuse_pipe(arguments.reference)
     return arguments
 
 
@@ -153,8 +154,6 @@ def prune(arguments, translator, found, texts, references):
 
     corpus, evaluate = (texts[: arguments.sentences], references[: arguments.sentences]), measuring(arguments)
     most = round(len(found) * arguments.prune)
-    if not most:
-        raise UserError(f"--prune {arguments.prune} is less than half of one of {len(found)} heads: choose more")
     counts = sorted({round(most * step / PRUNED_STEPS) for step in range(PRUNED_STEPS + 1)})
     with tqdm(total=len(counts), unit=" models", disable=None) as progress:
         rows = pruned_curve(
@@ -184,14 +183,16 @@ def main(arguments):
     from tqdm import tqdm
 
     from keras_transformer.runs import Run
-    from keras_transformer.tools.analysis.gates import attentions_of
+    from keras_transformer.tools.analysis.gates import count_heads
     from keras_transformer.tools.analysis.report import write_report
     from keras_transformer.tools.analysis.survey import heads
 
     texts, references, alignments, trees = read(arguments)
     search = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "batch_size")}
     translator = Run(arguments.model_dir).translator(arguments.checkpoint, **search).between(**languages(arguments))
-    attentions_of(translator.model)  # another model than a Transformer is found early
+    number = count_heads(translator.model)  # another model than a Transformer is found early
+    if arguments.prune and not round(number * arguments.prune):
+        raise UserError(f"--prune must be at least half of one of {number} heads. Received: {arguments.prune}")
     if arguments.pruned_dir:
         check_new_directory(arguments.pruned_dir)
     make_directory(arguments.output)

@@ -11,7 +11,6 @@ from tqdm import tqdm
 from keras_transformer.files import write_whole
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import mirrored
-from keras_transformer.training.preparation import first_filled
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ def score_model(config, run, data, judge):
 def _score(corpus, score_test, translator, judge, has_directions):
     """("test" or "validation", `Evaluation`) of a corpus."""
     split, pairs = ("test", corpus.test) if corpus.test and score_test else ("validation", corpus.validation)
-    sources, references = zip(*first_filled(pairs, None), strict=True)
+    sources, references = zip(*pairs, strict=True)
     direction = {"source_lang": corpus.source_lang, "target_lang": corpus.target_lang} if has_directions else {}
     with tqdm(total=len(sources), desc=f"{split} set", disable=None) as progress:
         translations = translator.translate(sources, progress.update, **direction)

@@ -229,6 +229,7 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
         ((*FILES, "--perplexity"), "--perplexity needs a model, and does not go with --hypotheses"),
         (("--litert", "run", *SIDES, "--perplexity"), "--perplexity does not go with --litert"),
         ((*FILES, "--beam_size", 3), "--beam_size needs a model"),
+        ((*FILES, "--checkpoint", "last"), "--checkpoint needs a model"),
         ((*FILES, "--baseline", "run"), "a model needs --source"),
         (("--model_dir", "run", *SIDES, "--output", "no/kept"), "cannot write no/kept: there is no directory"),
         (("--model_dir", "run", *SIDES, "--baseline", "bad", "--output", "bad"), "bad for both"),

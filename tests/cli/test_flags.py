@@ -142,8 +142,7 @@ def test_help_describes_every_setting_in_groups_with_the_defaults_of_preset_and_
 
 def test_a_dry_run_is_no_setting_a_flag_of_a_boolean_may_stand_alone_and_none_is_no_value(yaml_file):
     assert parse_training(["--preset=tiny", "--dry_run"], "text") == (Config(preset="tiny"), {"dry_run": True})
-    with pytest.raises(SystemExit):
-        parse("--dry_run")
+    pytest.raises(SystemExit, parse, "--dry_run")
     with pytest.raises(ConfigError, match="unknown settings: dry_run"):
         parse_training(["--config", yaml_file(dry_run=True)], "text")
     assert parse("--share_vocabulary", "false", "--tie-embeddings=False").share_vocabulary is False

@@ -96,18 +96,20 @@ def test_clean_writes_a_corpus_and_says_what_it_dropped(raw, tmp_path, run, caps
 def test_clean_holds_out_a_validation_set_where_there_is_none(raw, tmp_path, run):
     for language in ("en", "de"):
         (raw / f"val.{language}").unlink()
-    run(clean, "--input", f"files:{raw}", "--output", tmp_path / "clean", "--hold_out", *QUICK)
+    run(clean, "--input", f"files:{raw}@en-de", "--output", tmp_path / "clean", "--hold_out", *QUICK)
     held, kept = ((tmp_path / "clean" / f"{name}.en").read_text("utf-8").splitlines() for name in ("val", "train"))
     assert len(held) == 10 and not {*held} & {*kept}  # 5 % of 212
 
 
 def test_mistakes_in_cleaning_are_one_line_before_any_work(raw, tmp_path, mistake):
     asked = ["--input", f"files:{raw}", "--output", tmp_path / "clean"]
+    os.mkfifo(raw / "pipe")
     for flags, message in (
         (["--workers", 0], "--workers must be at least 1"),
         (["--workers", 2, "--engine", "beam"], "--workers needs --engine local"),
         (["--runner", "DirectRunner"], "unrecognized arguments: --runner DirectRunner"),
         (["--without", "nowhere"], "cannot read nowhere"),
+        (["--without", raw / "pipe"], "pipe is a pipe, which can be read only once"),
         (["--without", raw / "val.en", "--near_held_out", 0], "leave one out"),
         (["--max_ratio", 0.5], "--max_ratio must be at least 1, or 0"),
         (["--output", raw], "it exists already"),
@@ -209,6 +211,7 @@ def test_a_mistake_in_analysis_is_one_line_before_the_long_work(mistake, learned
         (["--prune", 0.5], "--prune and --pruned_dir need each other"),
         (["--prune", 1.5, "--pruned_dir", "new"], "--prune must be between 0 and 1. Received: 1.5"),
         (["--prune", 0.5, "--pruned_dir", "short"], "cannot write short: it exists already"),
+        (["--prune", 0.01, "--pruned_dir", "new"], "--prune must be at least half of one of 6 heads. Received: 0.01"),
         (["--batch_size", 0], "--batch_size must be between"),
     ):
         assert message in mistake(analyze, "--model_dir", learned.path, *sides, "--output", "report", *flags)

@@ -33,8 +33,7 @@ def test_each_pass_starts_anew_and_files_that_change_after_opening_do_not_shift_
     assert list(pairs) == [("one", "eins"), ("two", "zwei"), ("three", "drei")]
     assert list(first_pass) == [("two", "zwei"), ("three", "drei")]
     write(tmp_path / "a.de", "eins\n")
-    with pytest.raises(ValueError):
-        list(pairs)
+    pytest.raises(ValueError, list, pairs)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

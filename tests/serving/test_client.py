@@ -148,8 +148,7 @@ def test_a_gateway_asks_for_the_model_and_the_label_of_its_flags(api, tmp_path, 
             assert [row.text for row in client.translate(["a"])] == ["A"]
     assert languages[:2] == ("en", "de") and upper.asked[0][0] == ("m", None, "stable")
     for flags in ([], ["--source_lang=en"], ["--source_lang=", "--target_lang=de"]):
-        with pytest.raises(SystemExit):
-            parse_arguments(["--backend=grpc://localhost:8500", *flags])
+        pytest.raises(SystemExit, parse_arguments, ["--backend=grpc://localhost:8500", *flags])
         assert "give either both --source_lang and --target_lang, or --model_base_path" in capsys.readouterr().err
 
 

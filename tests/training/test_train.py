@@ -303,8 +303,7 @@ def test_adapters_alone_are_trained_and_resumed_to_the_bit_and_the_finished_mode
     assert run.last.stat().st_size < run.frozen.stat().st_size and run.best.stat().st_size < run.last.stat().st_size
 
     config = replace(config, model_dir=stopped.path)
-    with pytest.raises(KeyboardInterrupt):
-        train(config, before_fit=functools.partial(interrupt_in, 3))
+    pytest.raises(KeyboardInterrupt, train, config, before_fit=functools.partial(interrupt_in, 3))
     shutil.rmtree(origin.path)
     train(config)
     assert_same_state(stopped, run)

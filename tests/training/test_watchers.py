@@ -95,8 +95,7 @@ def test_a_signal_waits_for_the_release_and_is_delivered_once_and_a_second_one_a
     signals.release()
     signals.hold()
     signal.raise_signal(signal.SIGTERM)
-    with pytest.raises(Ended):
-        signal.raise_signal(number)
+    pytest.raises(Ended, signal.raise_signal, number)
     signals.restore()
     assert all(signal.getsignal(each) == own_handlers for each in module.STOP_SIGNALS)
 
@@ -274,12 +273,10 @@ def test_a_signal_waits_until_its_update_is_saved_and_not_while_an_epoch_is_vali
     update(save)
     save.on_train_batch_begin(0)
     signal.raise_signal(signal.SIGINT)
-    with pytest.raises(Ended):
-        update(save)
+    pytest.raises(Ended, update, save)
     assert saved(save) == 2
     assert update(save) == 3
-    with pytest.raises(Ended):
-        signal.raise_signal(signal.SIGINT)
+    pytest.raises(Ended, signal.raise_signal, signal.SIGINT)
 
 
 def test_a_worker_saves_and_stops_when_another_one_has_to(tmp_path):

@@ -53,8 +53,8 @@ class Number(NamedTuple):
 
 
 def _folded(word):
-    """A word without case. As in the pattern, all of "I", "i", "İ" and "ı" are one letter."""
-    return word.casefold().translate({0x307: None, 0x131: "i"})
+    """A word without case. "İ" is "i", as the pattern has it: `casefold` makes "i" and a dot above of it."""
+    return word.casefold().replace("\u0307", "")
 
 
 class NumberForms:

@@ -139,14 +139,15 @@ def rules_of(settings: CleaningSettings, source_lang: str, target_lang: str, usu
     return {name: rule for name, rule in rules.items() if getattr(settings, name)}
 
 
-def unknown_steps(source_lang: str, target_lang: str) -> dict[str, str]:
-    """The steps that do not know one of two languages, or need a package that is not installed: name -> reason."""
-    found = {}
+def unknown_steps(source_lang: str, target_lang: str) -> list[str]:
+    """Names the steps that do not know one of two languages. Raises UserError if the package of a step is missing."""
+    _identifier()
+    found = []
     for step, other in (("min_script", "language_odds"), ("language_odds", "min_script")):
         try:
             rules_of(CleaningSettings(**{other: 0}), source_lang, target_lang)
-        except UserError as error:
-            found[step] = str(error)
+        except UserError:
+            found.append(step)
     return found
 
 

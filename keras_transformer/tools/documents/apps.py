@@ -21,7 +21,7 @@ from keras_transformer.tools.documents.catalogue import syntax_of
 from keras_transformer.tools.documents.declared import CDATA, is_same_language
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
 from keras_transformer.tools.documents.messages import MARKUP, Syntax
-from keras_transformer.tools.documents.units import Unit, end_of_lines, joined
+from keras_transformer.tools.documents.units import Unit, joined
 from keras_transformer.tools.documents.xliff import with_attribute
 
 INSIST = "`--format lines` translates all lines of a file"
@@ -438,15 +438,15 @@ def _yaml_unit(text, node, is_flow):
 
 def _yaml(style, raw, is_flow, value):
     """A value in the style of its source, str."""
-    lines, end = raw.splitlines(), end_of_lines(raw)
+    lines = raw.splitlines()
     if style == ">" and re.search(r"^[ \t]", value, re.MULTILINE):  # lines of their own in folded text
         return json.dumps(value, ensure_ascii=False) + raw[len(raw.rstrip()) :]
     if style in ("|", ">"):
         first = next(line for line in lines[1:] if line.strip())
         indentation = first[: len(first) - len(first.lstrip()) - len(value) + len(value.lstrip(" \t"))]
         body = value.rstrip("\n") if style == "|" else re.sub(r"\n+", r"\g<0>\n", value.rstrip("\n"))
-        body = end.join(indentation + line if line else "" for line in body.split("\n"))
-        return f"{lines[0]}{end}{body}{raw[len(raw.rstrip()) :]}"
+        body = "\n".join(indentation + line if line else "" for line in body.split("\n"))
+        return f"{lines[0]}\n{body}{raw[len(raw.rstrip()) :]}"
     plain = value if style is None else "'" + value.replace("'", "''") + "'"
     if style != '"' and "\n" not in value and _is_value(f"[{plain}]" if is_flow else f"a: {plain}", value):
         return plain

@@ -1,7 +1,6 @@
 """Catalogues of gettext (.po, .pot): messages between lines that stay. The flags of a message name its variables."""
 
 import contextlib
-import functools
 import gettext
 import re
 from collections import Counter
@@ -17,7 +16,7 @@ from keras_transformer.protection import BRACES, DIRECTIVE, DOLLAR
 from keras_transformer.tools.documents.declared import is_same_language
 from keras_transformer.tools.documents.fragment import parts_of
 from keras_transformer.tools.documents.messages import MARKUP, Syntax, variables_of
-from keras_transformer.tools.documents.units import Unit, end_of_lines, joined
+from keras_transformer.tools.documents.units import Unit, joined
 
 # An entry of a catalogue: keywords, each with strings on one or more lines.
 KEYWORD = re.compile(
@@ -61,11 +60,9 @@ class _Entry:
         flags: set of str.
         texts: dict, keyword -> str, the strings together.
         spans: dict, keyword -> (start, end) of its strings in the catalogue.
-        end: str, the end of a line of the catalogue.
     """
 
     flags: set
-    end: str
     texts: dict = field(default_factory=dict)
     spans: dict = field(default_factory=dict)
 
@@ -97,12 +94,12 @@ def find_messages(text, path):
 
 
 def _entries(text, path):
-    entries, last, keyword, line_end = [], 0, "msgstr", end_of_lines(text)
+    entries, last, keyword = [], 0, "msgstr"
     for match in KEYWORD.finditer(text):
         _check_between(text, last, match.start(), path)
         if keyword.startswith("msgstr") and not match[1].startswith("msgstr"):
             flags = ",".join(FLAGS.findall(text, last, match.start()))
-            entries.append(_Entry({flag.strip() for flag in flags.split(",")}, line_end))
+            entries.append(_Entry({flag.strip() for flag in flags.split(",")}))
         last, keyword = match.end(), match[1]
         if entries:
             strings = [line.strip() for line in match[2].split("\n") if line.strip()]
@@ -125,14 +122,7 @@ def _unit(entry, form, is_singular):
     syntax = syntax_of(frozenset(entry.flags), singular + plural)
     of_singular, of_plural = (variables_of(text, syntax.variable, syntax.literals) for text in (singular, plural))
     source = singular if is_singular(form, of_singular == of_plural) else plural
-    return Unit(
-        *entry.spans[form],
-        parts_of(source, MARKUP),
-        functools.partial(_written, entry.end),
-        True,
-        syntax,
-        whole=id(entry),
-    )
+    return Unit(*entry.spans[form], parts_of(source, MARKUP), _written, True, syntax, whole=id(entry))
 
 
 def _singular_forms(header):
@@ -174,11 +164,11 @@ def syntax_of(flags, source):
     return Syntax(variable, literals, can_number=bool(named) and named <= NUMBERED)
 
 
-def _written(end, parts):
+def _written(parts):
     text = joined(parts)
     if "\n" not in text.rstrip("\n"):
         return escape(text)
-    return end.join(['""', *(escape(line) for line in text.splitlines(keepends=True))])
+    return "\n".join(['""', *(escape(line) for line in text.splitlines(keepends=True))])
 
 
 def in_language(text, path, language):
@@ -223,7 +213,7 @@ def _with_fields(strings, fields):
     for name, value in fields.items():
         line = f'"{name}: {value}\\n"'
         strings, number = re.subn(rf'"{name}:[^"\\]*\\n"', lambda _, line=line: line, strings)
-        strings += "" if number else end_of_lines(strings) + line
+        strings += "" if number else "\n" + line
     return strings
 
 
@@ -233,7 +223,7 @@ def _edits_of_forms(entry, number):
     if "msgid_plural" not in entry.texts or not forms:
         return []
     end = entry.spans[forms[-1]][1]
-    edits = [(end, end, "".join(f'{entry.end}msgstr[{i}] ""' for i in range(len(forms), number)))]
+    edits = [(end, end, "".join(f'\nmsgstr[{i}] ""' for i in range(len(forms), number)))]
     for before, form in zip(forms[number - 1 :], forms[number:], strict=False):
         if not entry.texts[form]:
             edits.append((entry.spans[before][1], entry.spans[form][1], ""))

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from keras_transformer.tools.lines import FIRST_BYTES, check_text, packed
 
 if TYPE_CHECKING:  # it loads TensorFlow, and documents take any translator
     from keras_transformer.translation.translator import TextTranslator
+
+
+LF = re.compile(r"(?<!\r)\n")
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,7 @@ def translate_pages(translator, pages, target_lang=None):
 
 def _translated(texts, format, path, language, translate, on_left=None):
     """Translates documents of a format that is text: list of str. Of several, the format must be HTML."""
+    sources = texts
     if in_language := FORMATS[format].in_language:
         texts = [in_language(text, path, language) for text in texts]
     for find in FORMATS[format].finders:
@@ -161,7 +166,12 @@ def _translated(texts, format, path, language, translate, on_left=None):
         texts = [
             replaced(text, found, [next(translated) for _ in found]) for text, found in zip(texts, units, strict=True)
         ]
-    return texts
+    return [_with_ends_of(source, text) for source, text in zip(sources, texts, strict=True)]
+
+
+def _with_ends_of(source, text):
+    """A translation whose lines all end with CRLF, if all those of its source do. Formats write lines with LF."""
+    return LF.sub("\r\n", text) if LF.search(source) is None and "\r\n" in source else text
 
 
 def read_document(path):

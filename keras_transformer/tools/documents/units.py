@@ -34,11 +34,6 @@ class Unit:
     whole: object = None
 
 
-def end_of_lines(text):
-    """What ends the lines of a text."""
-    return "\r\n" if "\r\n" in text else "\n"
-
-
 def replaced(text, units, translated):
     """A document with the translations of its units in their places.
 

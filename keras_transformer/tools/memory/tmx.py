@@ -58,7 +58,8 @@ def read_units(path) -> Iterator[list[Segment]]:
     A character that XML forbids, such as a control character of an old editor, is left out.
 
     Args:
-        path: of the file, in UTF-8, UTF-16 or the charset that it declares. With .gz at its end, it is packed.
+        path: of the file, in UTF-8, UTF-16 or a charset of one byte a character, as it declares. With .gz at its
+            end, it is packed.
 
     Yields:
         For each unit, a list of `Segment`.

@@ -177,6 +177,7 @@ def test_the_pieces_of_a_word_are_those_that_spell_it():
     pieces = ["▁The", "▁do", "gs", "▁b", "ark", "."]
     assert pieces_of_words(pieces, spans_of(["The", "dogs", "bark", "."])) == [[0], [1, 2], [3, 4], [5]]
     # A piece can belong to two words, and a space belongs to the word after it.
+    assert spans_of(["Cafe\u0301", "so\u00adft"]) == [(0, 4), (4, 8)]  # as the tokenizer mends them
     assert pieces_of_words(["▁", "don't", "▁"], spans_of(["do", "n't"])) == [[0, 1], [1]]
     # A character can be of several pieces.
     pieces = ["▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "!", "<0xC2>", "<0xA0>", "x"]  # 😀!, a space, x

@@ -100,6 +100,8 @@ def test_a_language_that_the_identifier_does_not_know_is_named_and_so_is_the_pac
     for language in ("xq", ""):
         with pytest.raises(UserError, match=f"no language is called '{language}'.* `min_script` to 0"):
             scripts_to_keep(language)
+    found = [rules.unknown_steps(*pair) for pair in (("ay", "de"), ("en", "xq"))]
+    assert found == [["language_odds"], ["min_script", "language_odds"]]
     monkeypatch.setattr(rules, "_identifier", rules._identifier.__wrapped__)  # not the one that is loaded already
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(UserError, match="pip install py3langid, or set `language_odds` to 0"):

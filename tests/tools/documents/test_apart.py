@@ -81,5 +81,4 @@ def test_documents_have_a_limit_of_memory_together(monkeypatch):
     monkeypatch.setattr(apart, "MOST_BYTES_TOGETHER", 2**26)
     assert run_apart(hold, 5, UPPER, 2**24) == 2**24
     slow = SimpleNamespace(translate=lambda texts: time.sleep(1) or texts)
-    with pytest.raises(apart.Busy):
-        run_apart(hold, 5, slow, 2**27)
+    pytest.raises(apart.Busy, run_apart, hold, 5, slow, 2**27)

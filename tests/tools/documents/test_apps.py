@@ -165,6 +165,7 @@ def test_a_translation_is_written_as_its_format_needs_it():
         ("properties", "a=\\\n  one \\\r\n  two\n b = é", "x", "a=x\n b = x"),
     ):
         assert translate_bytes(Says(new), text.encode(), format).decode() == right
+    assert translate_bytes(UPPER, b'["\\ud83d a"]', "json") == b'["\\ufffd A"]'
 
 
 def test_charsets_are_those_of_the_formats():

@@ -131,7 +131,7 @@ def test_a_browser_reads_latin_1_as_windows_1252_a_mark_of_byte_order_decides_an
         data = ("\ufeff" + XLIFF.format("UTF-16")).encode(charset)
         found = translate_bytes(translating_one("один"), data, "xliff").decode(charset)
         assert found.startswith("\ufeff<?xml") and "<target>один café</target>" in found
-    for name in ("klingon", "base64"):
+    for name in ("klingon", "base64", "undefined"):
         with pytest.raises(UserError, match=f"a.po declares a charset that does not exist.* Received: '{name}'"):
             translate_bytes(SAME, PO.format(name).encode(), "po", "a.po")
     with pytest.raises(UserError, match=r"a.po is not ASCII: .* at byte \d+. Save it as UTF-8"):

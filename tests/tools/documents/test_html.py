@@ -75,7 +75,7 @@ def test_an_address_touches_no_other_word_after_it_has_moved():
 def test_a_page_declares_the_language_of_its_translation_and_its_direction():
     page = '<!-- <html lang="en"> -->{}<p lang="en">a</p><a hreflang="en">b</a></html>'
     for tag, language, right in (
-        ('<html lang="en" dir="ltr">', "ar", '<html lang="ar" dir="rtl">'),
+        ('<html lang="en" dir="auto">', "ar", '<html lang="ar" dir="rtl">'),
         ("<html lang=en>", "fa_IR", '<html lang=fa_IR dir="rtl">'),
         ('<html lang="ur" dir="rtl">', "de", '<html lang="de" dir="ltr">'),
         ("<HTML class=x LANG=en>", "de", "<HTML class=x LANG=de>"),

@@ -230,8 +230,7 @@ def test_of_versions_the_latest_is_read_and_a_file_that_is_missing_or_damaged_is
         path = Path(shutil.copytree(litert_version, tmp_path / name), name)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         for _ in range(2):
-            with pytest.raises((OSError, ValueError, RuntimeError)):
-                LiteRTTranslator(tmp_path / name)
+            pytest.raises((OSError, ValueError, RuntimeError), LiteRTTranslator, tmp_path / name)
             path.unlink(missing_ok=True)
 
 

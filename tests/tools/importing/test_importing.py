@@ -317,6 +317,5 @@ def test_a_program_imports_and_says_how_to_go_on(model, tmp_path, monkeypatch, c
     assert RunDirectory(tmp_path / "run").read_decided() == {"extra_length": 512}
     config = Run(tmp_path / "run").config
     assert (config.frame, config.model_dir, config.target_lang) == ("/3/", str(tmp_path / "run"), "de")
-    with pytest.raises(SystemExit):
-        program.program()
+    pytest.raises(SystemExit, program.program)
     assert "exists already" in capsys.readouterr().err

@@ -269,8 +269,7 @@ def test_a_second_signal_is_passed_on_as_well(monkeypatch, tmp_path):
         if line in ("going", "stopping"):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        Trainings(1, interrupt, None).train({"a": [OBSTINATE, str(tmp_path / "second")]})
+    pytest.raises(KeyboardInterrupt, Trainings(1, interrupt, None).train, {"a": [OBSTINATE, str(tmp_path / "second")]})
     end = time.monotonic() + 20
     while not (tmp_path / "second").exists() and time.monotonic() < end:
         time.sleep(0.01)
