@@ -32,7 +32,7 @@ def check_new_directory(path):
     place = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise FileError(f"cannot write {path}: it exists already")
-    if path.is_mount():
+    if os.path.ismount(path):
         raise FileError(f"cannot write {path}: nothing can take the place of a mount point. Name a directory in it")
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise FileError(f"cannot write {path}: you may not write to {place}")
