@@ -218,7 +218,7 @@ def settings_of_origin(given):
     if not origin or not isinstance(origin, str | os.PathLike):  # `Config` refuses the latter
         return {}
     paths = [Path(place, "config.yaml") for place in places if isinstance(place, str | os.PathLike)]
-    known = {path.parent: read_settings(path) for path in paths if path.is_file()}
+    known = {path.parent: read_settings(path) for path in paths if os.path.isfile(path)}
     before = next(
         (each for path, each in known.items() if Path(origin) in (path, Path(str(each.get("init_from"))))), {}
     )

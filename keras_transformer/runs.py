@@ -214,9 +214,9 @@ def load(path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", *
     ```
     """
     path, *others = _paths_of(path)
-    if others or (path / "config.yaml").exists():
+    if others or os.path.exists(path / "config.yaml"):
         return Run([path, *others]).translator(checkpoint, **settings)
-    is_export = (path / "saved_model.pb").exists() or any(p.name.isdigit() for p in path.glob("*"))
+    is_export = os.path.exists(path / "saved_model.pb") or any(p.name.isdigit() for p in path.glob("*"))
     if not is_export:
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
     names = ("beam_size", "length_penalty", "split_sentences", "shortlist")

@@ -36,8 +36,8 @@ from keras_transformer.words import LETTER
 
 MOST_TRAINING_SENTENCES = 2_000_000  # a sample of this size decides a vocabulary as well as a whole corpus
 MOST_SENTENCE_BYTES = 1 << 16  # longer sentences are left out of the training of a tokenizer
-# Marks such as variation selectors are signs. Accents become letters.
-SIGN_OR_MARK = r"(?V1)[\p{P}\p{S}[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]]"
+# Marks such as variation selectors are signs, and so are characters of private use. Accents become letters.
+SIGN_OR_MARK = r"(?V1)[\p{P}\p{S}\p{Co}[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=0}]]"
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
 PICTURES += ((0x1D000, 0x1D1FF), (0x1F000, 0x1FBFF))

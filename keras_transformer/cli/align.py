@@ -6,7 +6,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from keras_transformer.cli import console
-from keras_transformer.cli.bulk import load_between
 from keras_transformer.cli.flags import add_checkpoint_argument, add_language_arguments, check_ranges, languages
 from keras_transformer.cli.line_files import check_files, write_lines
 from keras_transformer.cli.parser import Parser
@@ -41,13 +40,13 @@ def make_parser():
 def main(arguments):
     """Writes the links of all pairs."""
     from keras_transformer.data.text_files import open_aligned_files
+    from keras_transformer.runs import Run
 
     forced = find_tool("analysis.forced", "`align`")
     texts, translations = map(list, zip(*open_aligned_files(arguments.source, arguments.target), strict=True))
     model_dir = Path(arguments.model_dir).absolute()
-    translator = load_between(
-        languages(arguments), model_dir, arguments.checkpoint, batch_size=arguments.batch_size, beam_size=1
-    )
+    translator = Run(model_dir).translator(arguments.checkpoint, batch_size=arguments.batch_size, beam_size=1)
+    translator = translator.between(**languages(arguments))
     with tqdm(total=len(texts), desc="aligning", unit=" pairs", delay=3, leave=False, disable=None) as bar:
         found = forced.explain_pairs(translator, texts, translations, bar.update)
     lines = [

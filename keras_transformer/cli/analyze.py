@@ -83,6 +83,9 @@ def parse_arguments(parser):
         raise UserError("--prune and --pruned_dir need each other: give both or none")
     if arguments.prune is not None and not 0 < arguments.prune < 1:
         raise UserError(f"--prune must be between 0 and 1. Received: {arguments.prune}")
+    given = [name for name in ("beam_size", "length_penalty") if getattr(arguments, name) is not None]
+    if given and not (arguments.silence or arguments.prune):
+        raise UserError(f"--{given[0]} has no effect without --silence or --prune: leave it out")
     for path in (arguments.source, arguments.reference, arguments.alignments, arguments.conllu):
         check_files(path, None)
     refuse_pipe(arguments.source)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import logging
 import os
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from keras_transformer.cli.parser import with_dashes
 from keras_transformer.errors import UserError, counted
+from keras_transformer.files import FORBIDDEN
 
 # Lines that TensorFlow prints at every start, whatever the log level.
 START_UP = (
@@ -28,7 +30,7 @@ def import_tensorflow():
     TensorFlow takes some seconds. A terminal says so until then.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # stronger than ~/.keras/keras.json
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # stronger than ~/.keras/keras.json
     with _said_meanwhile("loading TensorFlow ..."), _start_up_lines_left_out():
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
@@ -107,15 +109,19 @@ class _Lines(logging.Handler):
 def program(flags=(), log_to=None):
     """A context for the work of a program.
 
-    The log of the library appears as lines. A user's mistake ends the program with one line and exit status 2, Ctrl-C
-    with one line and status 130. The log and the mistakes name flags with dashes: see `with_dashes`. SIGTERM ends the
-    program in good order, with status 143. With KERAS_TRANSFORMER_DEBUG set, the traceback of a mistake is printed as
-    well; that of a bug always is. A closed pipe (`... | head`) is no mistake.
+    The log of the library appears as lines. A user's mistake, such as a directory that may not be read, ends the
+    program with one line and exit status 2, Ctrl-C with one line and status 130. The log and the mistakes name flags
+    with dashes: see `with_dashes`. SIGTERM ends the program in good order, with status 143. With
+    KERAS_TRANSFORMER_DEBUG set, the traceback of a mistake is printed as well; that of a bug always is. A closed pipe
+    (`... | head`) is no mistake.
 
     Args:
         flags: names of the flags of the program, without dashes.
         log_to: stream for the log; standard output by default.
     """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):  # not every terminal can write every sample
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if stream is sys.stdin else "backslashreplace")
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     log, handler = logging.getLogger("keras_transformer"), _Lines(log_to or sys.stdout, flags)
     log.addHandler(handler)
@@ -129,10 +135,12 @@ def program(flags=(), log_to=None):
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except UserError as error:
-        if os.environ.get("KERAS_TRANSFORMER_DEBUG"):
+    except (UserError, OSError) as error:
+        is_mistake = isinstance(error, UserError) or (error.errno in FORBIDDEN and error.filename)
+        if os.environ.get("KERAS_TRANSFORMER_DEBUG") or not is_mistake:
             raise
-        print(f"error: {with_dashes(str(error), flags)}", file=sys.stderr)
+        said = str(error) if isinstance(error, UserError) else f"{error.filename}: {error.strerror}"
+        print(f"error: {with_dashes(said, flags)}", file=sys.stderr)
         sys.exit(2)
     finally:
         log.removeHandler(handler)

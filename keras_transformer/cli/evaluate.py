@@ -13,7 +13,7 @@ from keras_transformer.cli.flags import (
     load_translator,
     search_options,
 )
-from keras_transformer.cli.line_files import check_files
+from keras_transformer.cli.line_files import check_files, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.process import find_tool
@@ -125,12 +125,16 @@ def check_together(arguments):
             raise UserError(f"--{name} needs a model, and does not go with --hypotheses: leave one out")
     if arguments.comet and not arguments.source:
         raise UserError("--comet needs --source, the file of sentences that were translated")
-    if arguments.report and arguments.report == arguments.output:
+    if arguments.report and arguments.output and _are_one(arguments.report, arguments.output):
         raise UserError(f"--report and --output need a file each. Received: {arguments.report} for both")
     for path in (arguments.source, arguments.corpora, *arguments.reference, *(system.hypotheses for system in systems)):
         check_files(path, arguments.output)
         check_files(path, arguments.report)
         refuse_pipe(path)
+
+
+def _are_one(path, other):
+    return Path(path).resolve() == Path(other).resolve()
 
 
 def systems_of(arguments):
@@ -150,6 +154,7 @@ def systems_of(arguments):
     else:
         kind = "litert" if any(path.glob("**/model.tflite")) else "saved_model"
     baseline = {**dict.fromkeys(MODEL_OR_FILE), kind: [path] if kind == "model_dir" else path}
+    baseline |= {} if kind == "model_dir" else {"checkpoint": "average"}  # an export has one
     return [arguments, argparse.Namespace(**{**vars(arguments), **baseline})]
 
 
@@ -252,11 +257,10 @@ def translate(system, translator, texts):
 
 
 def keep(translations, path):
-    """Writes a line for every translation. Returns the OSError of a failure, because the scores come first."""
+    """Writes a line for every translation. Returns the FileError of a failure, because the scores come first."""
     try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(translation.replace("\n", " ") + "\n" for translation in translations)
-    except OSError as error:
+        write_lines(path, translations)
+    except FileError as error:
         return error
 
 
@@ -322,7 +326,7 @@ def write_report(report, arguments, translations, comets, task, found, printed):
 
 
 def translate_all(arguments, systems, translators, texts):
-    """The translations of each system, its speed or None, and the OSError of a failure to keep the first ones."""
+    """The translations of each system, its speed or None, and the FileError of a failure to keep the first ones."""
     first = translate(systems[0], translators[0], texts[0])
     failure = keep(first[0], arguments.output) if arguments.output else None
     found = [first, *map(translate, systems[1:], translators[1:], texts[1:])]
@@ -342,6 +346,8 @@ def main(arguments):
     prediction = find_tool("comparison.prediction", "--perplexity") if arguments.perplexity else None
     comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
+    known = [getattr(each, "languages", (None, None))[1] for each in translators]  # a file does not know its language
+    arguments.target_lang = next(filter(None, [arguments.target_lang, *known]), None)
 
     def say(line):
         print(line)
@@ -364,7 +370,7 @@ def main(arguments):
         write_report(report, arguments, translations, comets, (rows, sources, corpora), found, printed)
         print(f"report {arguments.report}")
     if failure:
-        raise FileError.of("write", arguments.output, failure)
+        raise failure
 
 
 def program():

@@ -172,13 +172,15 @@ def check_files(source, target):
             _raise_unreadable(source)
     if not target:
         return
-    place = target if os.path.exists(target) else os.path.dirname(os.path.realpath(target))
+    place = os.path.dirname(os.path.realpath(target))
     if os.path.isdir(target):
         raise FileError(f"cannot write {target}: it is a directory")
     if not os.path.exists(place):
         raise FileError(f"cannot write {target}: there is no directory {place}")
-    if not os.access(place, os.W_OK):
-        raise FileError(f"cannot write {target}: you may not write to {place}")
+    is_new, is_file = not os.path.exists(target), os.path.isfile(target)
+    for needed in [place] * (is_new or is_file) + [target] * (not is_new):  # a new file takes the place of an old one
+        if not os.access(needed, os.W_OK):
+            raise FileError(f"cannot write {target}: you may not write to {needed}")
     if source and os.path.exists(target) and os.path.samefile(source, target):
         raise UserError(f"the translation would take the place of its source. Received: {source} for both")
 
@@ -258,16 +260,23 @@ def write_lines(path, texts):
     """Writes a file of lines, UTF-8. A line break in a text becomes a space. See `write_whole`.
 
     Args:
-        path: of the file.
+        path: of the file; of `.gz`, it is packed. A pipe or a device is written as it is.
         texts: iterable of str.
+
+    Raises:
+        FileError: if the file cannot be written.
     """
 
-    def write(temporary):
-        with open(temporary, "wb") as file:
-            for text in texts:
-                file.write(text.replace("\n", " ").encode("utf-8") + b"\n")
+    def write(place):
+        with open(place, "wb") as file, packed(file, path) as target:
+            target.writelines(text.replace("\n", " ").encode("utf-8") + b"\n" for text in texts)
 
-    write_whole(path, write)
+    if os.path.isfile(path) or not os.path.exists(path):
+        return write_whole(path, write)
+    try:
+        write(path)
+    except OSError as error:
+        raise FileError.of("write", path, error) from error
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ PROGRAMS = {
     "train": "train a model on sentence pairs",
     "translate": "translate text with a run or an export",
     "evaluate": "score a run, an export or a file of translations",
-    "export": "make a SavedModel or a CTranslate2 model of a run",
+    "export": "make a SavedModel of a run, or a model for CTranslate2, Argos, Hugging Face or LiteRT",
     "clean": "prepare a corpus: mend its text, drop dirty pairs",
     "back_translate": "make sentence pairs from text of one language",
     "recipe": "from a corpus to a translator that ships, in one command",

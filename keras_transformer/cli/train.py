@@ -23,7 +23,7 @@ from keras_transformer.settings import GROUPS, SETTINGS
 DESCRIPTION = """Train a model to translate. After an interruption, the same command goes on.
 
   python train.py
-      learns dates, numbers, prices and names from Unicode locale data: no download, 3 minutes on 2 cores
+      learns dates, numbers, prices and names from Unicode locale data: no download, 3 to 5 minutes on 2 cores
   python train.py --dataset files:DIR --source_lang en --target_lang de --preset tiny --model_dir runs/mine
       learns from the lines of DIR/train.en and DIR/train.de, validates with DIR/val.*, and tests with DIR/test.*
   python train.py --dataset tfds:ted_hrlr_translate/pt_to_en --preset small --model_dir runs/ted

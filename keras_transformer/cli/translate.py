@@ -21,6 +21,7 @@ from keras_transformer.cli.line_files import (
 from keras_transformer.cli.memory import add_memory_arguments, check_memory, memory_asked, report_memory, with_memory
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
+from keras_transformer.errors import UserError
 from keras_transformer.process import find_tool
 from keras_transformer.tools.lines import packed, translate_lines
 
@@ -104,7 +105,10 @@ def converse(answer):
         except (EOFError, KeyboardInterrupt):
             print(file=sys.stderr)
             return
-        print(*answer([line])[0], sep="\n")
+        try:
+            print(*answer([line])[0], sep="\n")
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
 
 
 def load_reverse(arguments, translator):
@@ -160,7 +164,7 @@ def translate(arguments, request, translator, reverse=None):
     def answer(texts, on_progress=None):
         return request.lines(translator, texts, on_progress, reverse)
 
-    if not arguments.input and sys.stdin.isatty():
+    if not (arguments.input or arguments.output) and sys.stdin.isatty() and sys.stdout.isatty():
         return converse(answer)
     if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
         asked = all_asked(arguments, request, translator, *([reverse] if reverse else []))

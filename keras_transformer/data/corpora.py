@@ -20,6 +20,7 @@ import numpy as np
 
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import write_whole
+from keras_transformer.normalization import mend
 from keras_transformer.process import find_tool
 
 Pair = tuple[str, str]
@@ -210,9 +211,10 @@ class Kept:
 def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     """Divides the pairs of any source into a training and a validation split, the same way each time.
 
-    5 % of the different pairs are held out, at least 1 and at most 1,000. They are every k-th one, not the last ones:
-    corpora are often sorted, by source or by length. No copy of a pair that is held out stays in training. Only with
-    fewer than 20 different pairs, all of them are trained on.
+    5 % of the different pairs are held out, at least 1 and at most 1,000. Pairs that a tokenizer reads alike are the
+    same. Those held out are every k-th one, not the last ones: corpora are often sorted, by source or by length. No
+    copy of a pair that is held out stays in training. Only with fewer than 20 different pairs, all of them are trained
+    on.
 
     Args:
         pairs: iterable of `(source, target)` strings that can be iterated again.
@@ -223,10 +225,11 @@ def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     Raises:
         CorpusError: if there are not two pairs to divide.
     """
-    hashes = np.fromiter(map(hash, pairs), np.int64)
+    hashes = np.fromiter((hash(text) if all(text) else 0 for text in map(_mended, pairs)), np.int64)
     _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+    first = first[hashes[first] != 0]  # a blank pair teaches and measures nothing
     is_few = len(first) < _FEW
-    among = np.arange(len(hashes)) if is_few else np.sort(first)
+    among = np.flatnonzero(hashes) if is_few else np.sort(first)
     if len(among) < 2:
         few = counted(len(among), "training pair is", "training pairs are")
         raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
@@ -242,6 +245,14 @@ def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     if is_few and len(first) < len(hashes):
         note += f". There are only {len(first)} different pairs: copies of those held out stay in training"
     return rest, tuple(Kept(pairs, is_chosen)), note
+
+
+_HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which UTF-8 cannot write
+
+
+def _mended(pair: Pair) -> Pair:
+    """What a tokenizer reads of a pair."""
+    return mend(pair[0]), mend(pair[1])
 
 
 def pairs_corpus(
@@ -285,8 +296,10 @@ def _checked(pairs: Iterable[Pair], name: str) -> list[Pair]:
     checked = []
     for number, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
-        if not is_pair or isinstance(pair, str):
-            raise CorpusError(f"`{name}` must hold (source, target) strings. Received: {pair!r} at index {number}")
+        if not is_pair or isinstance(pair, str) or any(map(_HALF.search, pair)):
+            raise CorpusError(
+                f"`{name}` must hold (source, target) strings of whole characters. Received: {pair!r} at index {number}"
+            )
         checked.append((pair[0], pair[1]))
     return checked
 
@@ -410,7 +423,7 @@ def identity_of(spec: str) -> tuple:
     name, weight = split_weight(spec)
     name, languages = split_pair(name)
     directory = _directory_of(name)
-    return name.partition(":")[0], directory.resolve() if directory.is_dir() else name, languages, weight
+    return name.partition(":")[0], directory.resolve() if os.path.isdir(directory) else name, languages, weight
 
 
 def split_pair(spec: str) -> tuple[str, tuple[str, str] | None]:
@@ -429,7 +442,7 @@ def split_pair(spec: str) -> tuple[str, tuple[str, str] | None]:
         CorpusError: for another number of languages than two.
     """
     name, at, text = spec.rpartition("@")
-    if not at or "/" in text or _directory_of(spec).is_dir():
+    if not at or "/" in text or os.path.isdir(_directory_of(spec)):
         return spec, None
     if not (found := _LANGUAGES.fullmatch(text)):
         raise CorpusError(
@@ -455,7 +468,7 @@ def split_weight(spec: str) -> tuple[str, Fraction]:
     """
     name, _, text = spec.rpartition(":")
     is_number = re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text)
-    if ":" not in name or not is_number or _directory_of(spec).is_dir():
+    if ":" not in name or not is_number or os.path.isdir(_directory_of(spec)):
         return spec, Fraction(1)
     weight = Fraction(text)
     if not 0 < weight <= _LARGEST_WEIGHT or len(text.partition(".")[2]) > _DECIMALS:
@@ -594,11 +607,11 @@ def kept_apart(corpora: Sequence[Corpus]) -> list[Corpus]:
 
 
 def _held_out(corpus: Corpus) -> set[Pair]:
-    return set(chain(corpus.validation, corpus.test or ())).difference(corpus.train)
+    return set(map(_mended, chain(corpus.validation, corpus.test or ()))).difference(map(_mended, corpus.train))
 
 
 def _without(left_out: set[Pair], corpus: Corpus) -> Corpus:
-    keep = np.fromiter((pair not in left_out for pair in corpus.train), bool)
+    keep = np.fromiter((pair not in left_out for pair in map(_mended, corpus.train)), bool)
     if keep.all():
         return corpus
     if not keep.any():

@@ -39,6 +39,7 @@ from keras_transformer.data.corpora import (
     hold_out,
 )
 from keras_transformer.errors import CorpusError, counted
+from keras_transformer.files import reading
 from keras_transformer.languages import plain
 
 T = TypeVar("T")
@@ -357,9 +358,10 @@ def describe_directory(directory: Path) -> str:
 
 
 def _file_names(root: Path) -> list[str]:
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise CorpusError(f"no such directory: {root}")
-    return sorted(path.name for path in root.iterdir() if path.is_file())
+    with reading(root):
+        return sorted(path.name for path in root.iterdir() if path.is_file())
 
 
 def _open_split(
@@ -380,8 +382,7 @@ def _open_split(
 
 
 def _find(root: Path, name: str) -> Path | None:
-    candidates = (root / name, root / f"{name}.gz")
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in (root / name, root / f"{name}.gz") if path.is_file()), None)
 
 
 def _with_validation(

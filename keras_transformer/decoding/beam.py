@@ -117,8 +117,7 @@ def beam_search(step, state, limits, *, length_penalty, wanted=1, options=None, 
         `Hypotheses` of W, best first.
     """
     searching = BeamSearch(step, **how)
-    beam = searching.begin(state, limits, length_penalty, wanted, options)
-    return search.run(searching, beam)
+    return search.run(searching, searching.begin(state, limits, length_penalty, wanted, options))
 
 
 def _expand(live, logits, options):

@@ -60,14 +60,6 @@ class SingleSearch:
         return search.normalised(now.hypotheses, now.options["length_penalty"])
 
 
-def greedy_search(step, state, limits, **how):
-    """Extends one hypothesis per row by its most likely token: the result of `beam_search` with a beam of 1.
-
-    Arguments and result: see `sample`.
-    """
-    return sample(step, state, limits, {}, **how)
-
-
 def sample(step, state, limits, options, *, length_penalty, **how):
     """Extends one hypothesis per row by tokens drawn at random, until eos or the row's limit is reached.
 
@@ -78,7 +70,8 @@ def sample(step, state, limits, options, *, length_penalty, **how):
         step: see `beam_search`; W = 1.
         state: see `beam_search`.
         limits: int32 (B,), most tokens that each row may produce, eos included; 0 gives an empty hypothesis.
-        options: dict of the options of `drawn_tokens`, each (B,); {} takes the most likely token.
+        options: dict of the options of `drawn_tokens`, each (B,); {} takes the most likely token, as `beam_search`
+            does with a beam of 1.
         length_penalty: alpha, float32 scalar or (B,). It changes the score, never the choice.
         **how: `bos_id`, `eos_id` and `pad_id`, see `beam_search`.
 
@@ -86,5 +79,4 @@ def sample(step, state, limits, options, *, length_penalty, **how):
         `Hypotheses` of W = 1; scores are sums of the model's log-probabilities before the options.
     """
     searching = SingleSearch(step, **how)
-    state = searching.begin(state, limits, length_penalty, options=options)
-    return search.run(searching, state)
+    return search.run(searching, searching.begin(state, limits, length_penalty, options=options))

@@ -1,5 +1,6 @@
 """The manifest export.json: it tells people and scripts the format, the origin and the proof of an export."""
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict
@@ -56,7 +57,7 @@ def write_manifest(directory, number, export, origin, parity, loading, libraries
         "run": origin,
         "parity": asdict(parity),
         "loading": asdict(loading),
-        "files": {path.relative_to(directory).as_posix(): describe_file(path) for path in files},
+        "files": {path.relative_to(directory).as_posix(): _describe_file(path) for path in files},
         "libraries": installed([*LIBRARIES, *libraries]),
     }
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -67,18 +68,14 @@ def read_manifest(directory):
     return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
 
 
-def describe_file(path):
-    """Returns the size and the checksum of a file: dict."""
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def _describe_file(path):
+    return {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def installed(libraries):
     """Returns name -> version of the installed libraries."""
     found = {}
     for name in libraries:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -302,8 +302,7 @@ class EncoderLayer(ShapedLayer):
     def feed_position(self, x, training=False):
         """The last sub-layer: the feed-forward network, (B, S, D) -> (B, S, D)."""
         h = self.feed_forward_residual.enter(x)
-        h = self.feed_forward(h, training=training)
-        return self.feed_forward_residual(x, h, training=training)
+        return self.feed_forward_residual(x, self.feed_forward(h, training=training), training=training)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

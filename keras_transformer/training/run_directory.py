@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -85,18 +86,16 @@ class RunDirectory:
             CheckpointError: if another process has reserved it.
             FileError: if it cannot be made.
         """
-        is_new = not self.path.exists()
+        is_new, lock = not os.path.exists(self.path), filelock.FileLock(self.path / ".lock")
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError.of("write", self.path, error) from error
-        lock = filelock.FileLock(self.path / ".lock")
-        try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             raise CheckpointError(
                 f"{self.path} is in use by another training process: wait for its end, or choose another `model_dir`"
             ) from None
+        except OSError as error:
+            raise FileError.of("write", self.path, error) from error
         try:
             remove_partial_files(self.path)
             with _log_kept_in(self.log):
@@ -170,7 +169,7 @@ class RunDirectory:
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""
-        return self.last.exists() or self.previous.exists()
+        return os.path.exists(self.last) or os.path.exists(self.previous)
 
     def epoch(self, number):
         """The weights after epoch `number`, counted from 1."""

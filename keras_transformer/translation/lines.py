@@ -29,6 +29,12 @@ def of_one_or_many(method):
     return either
 
 
+def whole(value):
+    """The value; in a text, U+FFFD stands for half of a pair of surrogates, which JSON's escapes can leave."""
+    is_text = isinstance(value, str)
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if is_text else value
+
+
 def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len, most=None):
     """Runs a function over batches of rows sorted by size, largest first, and restores their order.
 

@@ -29,7 +29,7 @@ from keras_transformer.normalization import SIMILAR
 from keras_transformer.tokenizer import PICTURES, ranges_of, without_piece, written
 from keras_transformer.words import LETTERS_AND_DIGITS
 
-BLANK = r"[\pZ\pC]"  # separators, control and invisible formatting characters
+BLANK = r"[\pZ\p{Cc}\p{Cf}]"  # separators, control and invisible formatting characters
 SPACE = f"{BLANK[:-1]}{written(PICTURES)}]"
 LINE_BREAK = r"[\n\v\f\r\x{85}\x{2028}\x{2029}]"
 CLOSING = r"""["'\p{Pe}\p{Pf}\p{Pi}]"""

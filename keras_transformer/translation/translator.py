@@ -21,7 +21,7 @@ from keras_transformer.tags import LanguageTags, check_direction
 from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation import results
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
-from keras_transformer.translation.lines import BATCH_SIZE, USUAL, of_one_or_many, run_sorted
+from keras_transformer.translation.lines import BATCH_SIZE, USUAL, of_one_or_many, run_sorted, whole
 from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
 from keras_transformer.translation.results import Explanation, Score, Translation
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
@@ -183,8 +183,7 @@ class TextTranslator:
             For each text, a list of str: its sentences and what stands between them, in their order. [""] for a blank
             one.
         """
-        texts = [text if isinstance(text, bytes) else text.encode("utf-8", "replace") for text in texts]
-        found = split_at(self._breaks, tf.constant(texts, tf.string))
+        found = split_at(self._breaks, tf.constant([*map(whole, texts)], tf.string))
         return [[part.decode("utf-8").replace(NO_SPACE, "") for part in row] for row in found.to_list()]
 
     def translate_batch(self, texts: list[str]) -> tuple[list[str], list[float]]:
@@ -215,7 +214,7 @@ class TextTranslator:
             raise UserError(f"`beam_size` is at most {self.width}, as loaded or exported. Received: beam_size={widest}")
         number = len(inputs["text"])
         inputs |= self.codes(number, *(inputs.pop(name) for name in LANGUAGE_INPUTS))
-        columns = [x if isinstance(x, (list, tuple)) else [x] * number for x in inputs.values()]
+        columns = [map(whole, x if isinstance(x, (list, tuple)) else [x] * number) for x in inputs.values()]
         rows = list(zip(*columns, strict=True))
 
         def ask_batch(rows):

@@ -7,8 +7,8 @@ const END = "</s>"; // the end of a part of the text; the next piece begins a ne
 const BYTE = /^<0x([0-9A-F]{2})>$/; // one byte of a character outside the vocabulary
 // A mark begins no word: it belongs to the letter before it.
 const WRITTEN_WITHOUT_SPACES = /^(?![\p{M}\u0e33\u0eb3])[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
-const BLANK = /[\p{Z}\p{C}]/u; // separators, control and invisible formatting characters
-const BLANKS = /[\p{Z}\p{C}]*/uy;
+const BLANK = /[\p{Z}\p{Cc}\p{Cf}]/u; // separators, control and invisible formatting characters
+const BLANKS = /[\p{Z}\p{Cc}\p{Cf}]*/uy;
 
 /**
  * Groups pieces into words: [{text, places}]. `places` are the indices of a word's pieces.

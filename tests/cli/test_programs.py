@@ -228,9 +228,9 @@ def test_align_writes_a_line_of_links_for_each_pair(tmp_path, run, mistake, caps
     pairs = tiny.learned_pairs()[:5]
     tiny.write_pairs(tmp_path, "test", pairs)
     flags = ["--model_dir", "nowhere", "--source", tmp_path / "test.en", "--target", tmp_path / "test.de"]
-    assert "no run and no export in" in mistake(align, *flags)
+    assert "no run in" in mistake(align, *flags)
     translator = tiny.beam_translator()
-    monkeypatch.setattr(align, "load_between", lambda *given, **settings: translator)
+    monkeypatch.setattr(runs.Run, "translator", lambda *given, **settings: translator)
     run(align, *flags)
     printed = capsys.readouterr().out
     for line, (source, target) in zip(printed.splitlines(), pairs, strict=True):

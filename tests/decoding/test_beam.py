@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.search import UNFILLED_SCORE
-from keras_transformer.decoding.single import greedy_search
+from keras_transformer.decoding.single import sample
 from tests.decoding.scripted import (
     BOS,
     ENTRIES,
@@ -84,7 +84,7 @@ def test_no_hypothesis_of_the_beam_is_ahead_of_the_result_when_the_search_ends()
 def test_a_beam_of_one_is_greedy_search():
     seeds, limits, alphas = many_rows(7, LIMITS, [*ALPHAS, 1.8, -1.0])
     script = Script(seeds)
-    greedy = greedy_search(script.step, script.start(1), limits, length_penalty=alphas, **IDS)
+    greedy = sample(script.step, script.start(1), limits, {}, length_penalty=alphas, **IDS)
     for one, other in zip(as_lists(greedy), as_lists(beam(script, limits, 1, alphas)), strict=True):
         assert_same(one, other)
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.beam import beam_search
 from keras_transformer.decoding.placeholders import Required, constrained
-from keras_transformer.decoding.single import greedy_search, sample
+from keras_transformer.decoding.single import sample
 from tests.decoding.scripted import EOS, IDS, Script, as_lists, assert_same, exhaustive, plain_beam_search
 
 FIRST, NUMBER, PLAIN = EOS + 1, 2, 5  # two placeholders behind eos, and tokens that are none
@@ -67,7 +67,7 @@ def test_a_narrow_beam_finds_the_best_of_plain_beam_search(script, width):
 def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
     given = required()
     inputs = constrained(script.step, EOS), given.state(script.start(1), 1), given.limits
-    assert as_lists(greedy_search(*inputs, length_penalty=0.6, **IDS)) == beam(script, 1, given)
+    assert as_lists(sample(*inputs, {}, length_penalty=0.6, **IDS)) == beam(script, 1, given)
     options = {"temperature": 9.0, "top_k": 0, "top_p": 1.0}
     options = {name: tf.fill([len(SEEDS)], x) for name, x in options.items()}
     for seed in range(3):

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding.search import uniform
-from keras_transformer.decoding.single import greedy_search, sample
+from keras_transformer.decoding.single import sample
 from tests.decoding.scripted import EOS, IDS, Script, as_lists, score
 
 LIMITS = [5, 0, 13, 3, 7]
@@ -17,7 +17,7 @@ OPTIONS = {
 
 
 def greedy(script, limits, alpha=0.6, step=None, **how):
-    return greedy_search(step or script.step, script.start(1), limits, length_penalty=alpha, **{**IDS, **how})
+    return sample(step or script.step, script.start(1), limits, {}, length_penalty=alpha, **{**IDS, **how})
 
 
 def drawn(script, limits, alpha=0.6, step=None, **how):

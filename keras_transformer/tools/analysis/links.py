@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from keras_transformer.data.corpora import Kept
 from keras_transformer.data.encoded import EncodedPairs, Sentences, tokenised
 from keras_transformer.data.links import PLACES, as_rows
 from keras_transformer.data.text_files import lines_of
@@ -64,7 +65,8 @@ def likeliest_tokens(pairs):
 def links_of_file(path, texts, pairs, tokenizers, max_length):
     """The links of `EncodedPairs` in a file of word alignments: `Sentences`, see `data/links.py`.
 
-    All pieces of a source word are linked with all pieces of its target word.
+    All pieces of a source word are linked with all pieces of its target word. The file has the links of the whole
+    training text, of the pairs that are held out, too.
 
     Args:
         path: of a file in Pharaoh's format, see `read_alignments`. It may end in .gz.
@@ -77,17 +79,18 @@ def links_of_file(path, texts, pairs, tokenizers, max_length):
         CorpusError: if the file does not fit the texts, or cannot be read.
     """
     lines, number, rows, found = lines_of(Path(path)), 0, itertools.count(), []
+    texts, keep = (texts.pairs, iter(texts.keep)) if isinstance(texts, Kept) else (texts, itertools.repeat(True))
     spelled = [Spelling(tokenizer) for tokenizer in tokenizers]
     rest = iter(tqdm(texts, "reading links", unit=" pairs", unit_scale=True, delay=3, leave=False, disable=None))
     while chunk := list(itertools.islice(rest, CHUNK)):
         sides, has_text, fits = tokenised(chunk, tokenizers, max_length)
-        for both, ids, is_kept in zip(chunk, zip(*sides, strict=True), has_text & fits, strict=True):
+        for both, ids, is_whole in zip(chunk, zip(*sides, strict=True), has_text & fits, strict=True):
             number += 1
             line = next(lines, None)
             if line is None:
                 raise CorpusError(f"{path} has {counted(number - 1, 'line')}, but there are more pairs")
             of_words = read_links(line, both, f"{path}, line {number:,}")
-            if not is_kept:
+            if not (next(keep) and is_whole):
                 continue
             row = next(rows)
             sources, targets = (each.pieces_of(text, own) for each, text, own in zip(spelled, both, ids, strict=True))

@@ -7,6 +7,7 @@ the one with the smallest key stays. So the order of the input and the division 
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,7 @@ from keras_transformer.tools.cleaning.text import skeleton
 KEY_BYTES = 16  # The chance that two of a billion pairs share a key is one in 10^20.
 PAIR_ROWS, HELD_OUT_ROWS = 8, 4  # of a band: few comparisons among all pairs, and no held-out line overlooked
 PAIR_BANDS = FUNCTIONS // PAIR_ROWS
-STEPS = (
-    "blank copied max_characters max_ratio min_letters max_overlap numbers urls brackets min_script language_odds "
-    "near_held_out duplicates near_duplicates"
-).split()
+STEPS = [field.name for field in fields(CleaningSettings)][1:]
 """The steps that drop pairs, in their order. A pair is dropped by the first one that finds fault with it."""
 
 

@@ -20,13 +20,13 @@ HELP = {
     "max_ratio": "drop pairs with a side that is more than this many times as long as the other side usually would be, "
     f"by the median of the corpus. {ADDED_TO_LENGTHS} characters are first added to both",
     "min_letters": "drop pairs with a side that has a smaller share of letters. Numbers do not count",
-    "min_script": "drop pairs with a side that has a smaller share of its words in the script of its language. Words "
-    "that are on the other side, too, do not count",
     "max_overlap": "drop untranslated pairs: a greater share of the words of one side is also on the other. A side "
     f"with less than {FEWEST_WORDS} words is never dropped",
     "numbers": "drop pairs if each side has a number in digits that the other side lacks",
     "urls": "drop pairs with different URLs or e-mail addresses",
     "brackets": "drop pairs that do not have the same brackets on both sides",
+    "min_script": "drop pairs with a side that has a smaller share of its words in the script of its language. Words "
+    "that are on the other side, too, do not count",
     "language_odds": "drop pairs with a side that is this many times likelier in another language. The first "
     f"{SURE} characters of a side with {FEWEST_LETTERS} letters or more decide (needs `pip install py3langid`)",
     "near_held_out": "drop pairs with a side that is this similar to a line of `without` (Jaccard similarity of runs "
@@ -60,11 +60,11 @@ class CleaningSettings:
     max_characters: int = 600
     max_ratio: float = 2.0
     min_letters: float = 0.4
-    min_script: float = 0.7
     max_overlap: float = 0.7
     numbers: bool = True
     urls: bool = True
     brackets: bool = True
+    min_script: float = 0.7
     language_odds: float = 5.0
     near_held_out: float = 0.8
     duplicates: bool = True

@@ -23,6 +23,7 @@ from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark,
 from keras_transformer.tools.documents.messages import MARKUP, Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 from keras_transformer.tools.documents.xliff import with_attribute
+from keras_transformer.translation.lines import whole
 
 INSIST = "`--format lines` translates all lines of a file"
 # Android: text that names another resource, and what a backslash writes.
@@ -221,8 +222,7 @@ def _xml_parts(text, node, escape=escape):
 
 def _unit(span, value, write, syntax):
     """The unit of a value. Its marks are in the form of the value, and `write` gives all of it the form of the file."""
-    value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # escapes may be half an emoji
-    return Unit(*span, parts_of(value, MARKUP), lambda parts: write(joined(parts)), syntax=syntax)
+    return Unit(*span, parts_of(whole(value), MARKUP), lambda parts: write(joined(parts)), syntax=syntax)
 
 
 def find_strings(text, path):

@@ -199,7 +199,8 @@ class Rules:
         """The white space and the sentences of a text in their order, a list of str."""
         if self._blank.fullmatch(text):
             return []
-        return replaced(text.encode("utf-8", "replace").decode("utf-8"), self._divide).split(self._border)
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # JSON has halves of emoji
+        return replaced(text, self._divide).split(self._border)
 
     def read(self, fragment):
         """What the model reads of a fragment, str: "" if the fragment is white space and symbols."""
