@@ -24,6 +24,7 @@ def no_debug(monkeypatch):
         (FileError("no such thing"), 2, "error: no such thing\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (SystemExit(7), 7, ""),
+        (PermissionError(13, "Permission denied", "runs/x"), 2, "error: runs/x: Permission denied\n"),
     ],
     ids=repr,
 )

@@ -199,7 +199,7 @@ def test_no_corpus_trains_on_what_another_one_holds_out_in_either_direction():
     """What a corpus trains on itself is not held out: very small corpora, and greetings in a validation file."""
     one = corpus("files:a", train=[("b", "B"), ("x", "X")], validation=[("a", "A"), ("x", "X")], test=[("c", "C")])
     back = {"source_lang": "de", "target_lang": "en", "validation": [("E", "e")], "test": None}
-    two = corpus("tfds:b", **back, train=[("A", "a"), ("X", "x"), ("C", "c"), ("a", "A"), ("D", "d")])
+    two = corpus("tfds:b", **back, train=[("A ", "a\u00ad"), ("X", "x"), ("C", "c"), ("a", "A"), ("D", "d")])
     three = corpus("cldr:en-de", train=[("a", "A"), ("e", "E"), ("f", "F")], validation=[("g", "G")], test=None)
     mixed = mix([one, two, three])
     assert {name: list(pairs) for name, pairs in mixed.train.splits.items()} == {

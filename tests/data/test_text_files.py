@@ -180,16 +180,19 @@ def test_the_only_test_set_is_taken_and_among_several_the_plain_one_or_none(tmp_
     assert len(corpus.notes) == (note is not None) and (note or "") in "".join(corpus.notes)
 
 
+HELD_OUT_NOTE = "no validation split: 5 of the 103 training pairs were held out for it"
+
+
 def test_validation_goes_by_several_names_and_without_it_lines_of_train_are_held_out_and_noted(tmp_path):
     for stem in ("val", "valid", "validation", "dev"):
         (tmp_path / stem).mkdir()
         fill(tmp_path / stem, TRAIN, {f"{stem}.en": "three\n", f"{stem}.de": "drei\n"})
         corpus = text_files_corpus(tmp_path / stem, "en", "de")
         assert list(corpus.validation) == [("three", "drei")] and not corpus.held_out
-    numbers = "\n".join(map(str, range(101)))
+    numbers = "\n".join([*map(str, range(101)), " ", "19\u00ad "])  # a blank pair, and a copy of one that is held out
     corpus = text_files_corpus(fill(tmp_path, {"train.en": numbers, "train.de": numbers}), "en", "de")
     assert len(corpus.validation) == 5 and corpus.held_out and not {*corpus.train} & {*corpus.validation}
-    assert corpus.notes == ("no validation split: 5 of the 101 training pairs were held out for it",)
+    assert corpus.notes == (f"{HELD_OUT_NOTE}, and 1 copy of these left out of training",)
 
 
 def message(directory, source_lang="en", target_lang="de"):

@@ -168,6 +168,7 @@ def test_texts_are_divided_into_their_sentences():
     (parts, blank), nothing = TextTranslator(1).fragments([text, " \n"]), TextTranslator(1).fragments([])
     assert "".join(parts) == text and [part for part in parts if part.strip()] == sentences
     assert blank == [""] and nothing == [] and TextTranslator(1).fragments(text.encode()) == parts
+    assert "".join(TextTranslator(1).fragments("\ud83d \ud83d\ude00")) == "\ufffd 😀"  # half an emoji, both halves
     of_lines = translator(3, split_sentences=False).fragments(["one two. Seven\nTen"])[0]
     assert [part for part in of_lines if part.strip()] == ["one two. Seven", "Ten"]
 

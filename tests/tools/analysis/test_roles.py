@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformer.data.corpora import Kept
 from keras_transformer.data.encoded import EncodedPairs, Sentences, encode_pairs
 from keras_transformer.data.links import PLACES, as_weights
 from keras_transformer.data.pipeline import teacher_forced
@@ -181,6 +182,9 @@ def test_all_pieces_of_words_are_linked_as_a_file_says_whatever_pairs_were_dropp
     pairs = encode_pairs(TEXTS, *tokenizers, 31, tmp_path / "tokens")
     (tmp_path / "links").write_text("0-1 1-0\n\n2-0 0-1\n\n", encoding="utf-8")
     found = as_sets(links_of_file(tmp_path / "links", TEXTS, pairs, tokenizers, 31))
+    (tmp_path / "whole").write_text("0-1 1-0\n0-0\n\n2-0 0-1\n\n", encoding="utf-8")
+    held_out = Kept([TEXTS[0], ("ten", "zehn"), *TEXTS[1:]], np.arange(5) != 1)
+    assert as_sets(links_of_file(tmp_path / "whole", held_out, pairs, tokenizers, 31)) == found
     words = [[(1, 0), (0, 1)], [(0, 2), (1, 0)], []]
     kept = [TEXTS[0], *TEXTS[2:]]
     for links, (source, target), of_words in zip(found, kept, words, strict=True):
