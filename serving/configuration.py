@@ -9,6 +9,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from tensorflow_serving.config.file_system_storage_path_source_pb2 import FileSystemStoragePathSourceConfig
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig, ModelType
 
+from serving.versions import versions_in
+
 VersionPolicy = FileSystemStoragePathSourceConfig.ServableVersionPolicy
 WITHOUT_EFFECT = {"allowed_batch_sizes", "pad_variable_length_inputs"}
 PLATFORMS = {("tensorflow", ModelType.MODEL_TYPE_UNSPECIFIED), ("", ModelType.TENSORFLOW)}
@@ -60,9 +62,7 @@ class ModelConfig:
 
     def wanted(self):
         """Returns version -> directory of the versions to serve. Raises OSError if `base_path` cannot be read."""
-        paths = [path for path in sorted(Path(self.base_path).iterdir()) if re.fullmatch("[0-9]{1,19}", path.name)]
-        found = {int(path.name): path for path in paths if path.is_dir() and int(path.name) < 2**63}
-        kind = self.policy.WhichOneof("policy_choice") or "latest"
+        found, kind = versions_in(self.base_path), self.policy.WhichOneof("policy_choice") or "latest"
         if kind == "all":
             return found
         if kind == "specific":

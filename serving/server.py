@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from serving.http_server import bind
+from serving.versions import versions_in
 
 DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
 
@@ -112,9 +113,8 @@ def _check(settings):
     if path is None:
         raise ValueError("one of --model_base_path DIR and --model_config_file FILE must be given")
     _expect(settings, "model_base_path", path.is_dir(), "be a directory that exists")
-    has_version = any(child.name.isdecimal() and child.is_dir() for child in path.iterdir())
     wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
-    _expect(settings, "model_base_path", has_version, wish)
+    _expect(settings, "model_base_path", versions_in(path), wish)
     _expect(settings, "model_name", re.fullmatch(r"[^/:\s]+", settings.model_name), "be a word without / and :")
 
 
