@@ -117,6 +117,19 @@ def whole_directory(path):
                 path.parent.rmdir()
 
 
+def versions_in(export_dir):
+    """The versions in a directory, as TensorFlow Serving knows them: names of ASCII digits, of a number below 2^63.
+
+    Args:
+        export_dir: the directory of all versions; it need not exist.
+
+    Returns:
+        dict from int to Path.
+    """
+    found = [path for path in Path(export_dir).glob("[0-9]*") if path.name.isascii() and path.name.isdecimal()]
+    return {int(path.name): path for path in found if int(path.name) < 2**63}
+
+
 def remove_partial_files(directory):
     """Removes partial files of killed processes in a directory and below it. No other process may write there."""
     for partial in [*directory.rglob(".*.partial"), *directory.rglob(".*.partial.*")]:

@@ -13,6 +13,7 @@ from keras_transformer.evaluation import Evaluation, choose_tokenization, measur
 from keras_transformer.export.manifest import describe_run
 from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version, version_directory
+from keras_transformer.files import versions_in
 from keras_transformer.process import find_tool
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
@@ -216,8 +217,7 @@ def load(path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", *
     path, *others = _paths_of(path)
     if others or os.path.exists(path / "config.yaml"):
         return Run([path, *others]).translator(checkpoint, **settings)
-    is_export = os.path.exists(path / "saved_model.pb") or any(p.name.isdigit() for p in path.glob("*"))
-    if not is_export:
+    if not (path / "saved_model.pb").exists() and not versions_in(path):
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
     names = ("beam_size", "length_penalty", "split_sentences", "shortlist")
     search = [name for name in names if settings.pop(name, None) is not None]

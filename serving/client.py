@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 from grpc import StatusCode
@@ -87,6 +88,10 @@ class Client(contextlib.AbstractContextManager):
     ):
         if [url, grpc, connection].count(None) != 2:
             raise ValueError(f"either `url` or `grpc` must be given. Received: url={url}, grpc={grpc}")
+        if connection is None and not _is_address(url, grpc):
+            raise ValueError(f"`url` must be http://HOST:PORT, `grpc` HOST:PORT. Received: url={url}, grpc={grpc}")
+        if not 0 < timeout < float("inf"):
+            raise ValueError(f"`timeout` must be a positive number of seconds. Received: {timeout}")
         if version is not None and label is not None:
             raise ValueError(f"`version` excludes `label`. Received: version={version}, label={label}")
         if max_batch_size < 1 or in_flight < 1:
@@ -200,6 +205,17 @@ class Client(contextlib.AbstractContextManager):
                 if error.code != StatusCode.UNAVAILABLE or is_last:
                     raise
             time.sleep(pause)
+
+
+def _is_address(url, grpc):
+    """Returns whether the one that is given has a host and a port, or is a URI of gRPC. A URL may leave its port out."""
+    with contextlib.suppress(ValueError):  # A port above 65535 raises it.
+        if url is None:
+            found = urlsplit(f"//{grpc}")
+            return bool(found.hostname and found.port) or grpc.startswith(("dns:", "unix:"))
+        found = urlsplit(url)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    return False
 
 
 def _strings(texts):

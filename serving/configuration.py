@@ -1,4 +1,4 @@
-"""The configuration files of TensorFlow Serving, in protobuf's text form: models and batching."""
+"""The configuration files of TensorFlow Serving, in protobuf's text form: models, batching and Sessions."""
 
 import os
 import re
@@ -8,6 +8,9 @@ from pathlib import Path
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config.file_system_storage_path_source_pb2 import FileSystemStoragePathSourceConfig
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig, ModelType
+
+from serving.messages import ConfigProto
+from serving.versions import versions_in
 
 VersionPolicy = FileSystemStoragePathSourceConfig.ServableVersionPolicy
 WITHOUT_EFFECT = {"allowed_batch_sizes", "pad_variable_length_inputs"}
@@ -60,9 +63,7 @@ class ModelConfig:
 
     def wanted(self):
         """Returns version -> directory of the versions to serve. Raises OSError if `base_path` cannot be read."""
-        paths = [path for path in sorted(Path(self.base_path).iterdir()) if re.fullmatch("[0-9]{1,19}", path.name)]
-        found = {int(path.name): path for path in paths if path.is_dir() and int(path.name) < 2**63}
-        kind = self.policy.WhichOneof("policy_choice") or "latest"
+        found, kind = versions_in(self.base_path), self.policy.WhichOneof("policy_choice") or "latest"
         if kind == "all":
             return found
         if kind == "specific":
@@ -83,6 +84,32 @@ def read_batching_parameters(path):
 def read_model_config(path):
     """Reads the `ModelConfig`s of a ModelServerConfig: none of an empty file. Raises OSError or ValueError."""
     return read_message(path, ModelServerConfig(), lambda config: model_configs(config) if config.ByteSize() else [])
+
+
+def configs_of(settings):
+    """Returns the `ModelConfig`s of the server's flags, and reads their file, if any. Raises OSError or ValueError."""
+    if settings.model_config_file:
+        return read_model_config(settings.model_config_file)
+    return [ModelConfig(settings.model_name, str(settings.model_base_path))]
+
+
+def read_files(settings):
+    """Reads the files that the server's flags name. Raises OSError or ValueError.
+
+    Returns:
+        (list of `ModelConfig`, `BatchingParameters` or None, the ConfigProto of Sessions or None).
+    """
+    batching, session = settings.batching_parameters_file or os.devnull, settings.tensorflow_session_config_file
+    return (
+        configs_of(settings),
+        read_batching_parameters(batching) if settings.enable_batching else None,
+        read_session(session) if session else None,
+    )
+
+
+def read_session(path):
+    """Reads the ConfigProto of Sessions. Raises OSError, or ValueError with the line of a mistake."""
+    return read_message(path, ConfigProto(allow_soft_placement=True))
 
 
 def read_message(path, message, convert=lambda message: message):

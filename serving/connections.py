@@ -138,22 +138,31 @@ class TextConnection:
         return self._connection.is_ready(timeout_s)
 
     def _directed(self, signature_name, inputs, timeout_s):
-        """Runs a signature. If a server says that languages are missing, sends "" for them, the default."""
+        """Runs a signature. If a server says that languages are missing, sends "" for them, the default.
+
+        From the first translation of such a request on, every request has languages.
+        """
         is_many = self._is_many or not inputs.keys().isdisjoint(LANGUAGES)
         nothing = texts_of([""] * len(next(iter(inputs.values()), ())))
-        given = {**dict.fromkeys(LANGUAGES, nothing), **inputs} if is_many else inputs
+        directed = {**dict.fromkeys(LANGUAGES, nothing), **inputs}
         try:
-            return self._connection.predict(signature_name, given, timeout_s)
+            return self._connection.predict(signature_name, directed if is_many else inputs, timeout_s)
         except ServingError as error:
-            if is_many or "_lang" not in error.message:
+            is_missing = any(name in error.message for name in LANGUAGES)  # or the name of the model has this word
+            if is_many or error.code != StatusCode.INVALID_ARGUMENT or not is_missing:
                 raise
+        outputs = self._connection.predict(signature_name, directed, timeout_s)
         self._is_many = True
-        return self._directed(signature_name, inputs, timeout_s)
+        return outputs
 
 
 def texts_of(texts):
-    """Converts a list of str or bytes to an array (N,) of bytes."""
-    return np.array([text.encode("utf-8") if isinstance(text, str) else text for text in texts], object)
+    """Converts a list of str or bytes to an array (N,) of bytes. Half of a surrogate pair becomes U+FFFD."""
+    return np.array([_bytes_of(text) if isinstance(text, str) else text for text in texts], object)
+
+
+def _bytes_of(text):
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
 
 
 def values_of(array):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from serving.client import Client, add_protection_arguments
 from serving.deepl import app_of
-from serving.http_server import HttpServer, stop_on_signals
+from serving.http_server import HttpServer, address_of, stop_on_signals
 from serving.keys import read_keys
 from serving.languages import Languages, newest_languages, written
 from serving.libretranslate import THREADS, LibreTranslate
@@ -95,7 +95,7 @@ def main(arguments=None, api=LibreTranslate):
         sys.exit(2)
     others = sum(map(len, languages.directions().values())) - 1
     what = f"{languages.source} to {languages.target}" + f" and {others} other directions" * bool(others)
-    print(f"{what} on http://{arguments.host}:{server.port}/translate", file=sys.stderr, flush=True)
+    print(f"{what} on http://{address_of(arguments.host, server.port)}/translate", file=sys.stderr, flush=True)
     gc.collect()
     gc.freeze()  # No collection visits the objects of imported modules again.
     stopping.wait()

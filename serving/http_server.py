@@ -91,13 +91,19 @@ for _name in ("uvicorn.error", "asyncio"):
     logging.getLogger(_name).addFilter(_OneLine())
 
 
+def address_of(host, port):
+    """Writes HOST:PORT, with brackets around an address of IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def bind(host, port):
-    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use."""
-    family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    """Binds a socket to a port; 0 means any port. Raises OSError if the port is in use or the host is not known."""
     try:
+        family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
-    except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:  # The latter is for a name that no host can have.
+        why = getattr(error, "strerror", None) or error
+        raise OSError(f"cannot listen on {address_of(host, port)}: {why}") from None
 
 
 def _allow_connections():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from babel import Locale
 
 from serving.codes import ARGOS, IDENTIFIED, find_code, likely_script, locale_of, parts_of, plain, spellings_of
+from serving.versions import versions_in
 
 
 class Languages(NamedTuple):
@@ -46,8 +47,7 @@ def languages_of(directory):
 
 def newest_languages(base_path):
     """Reads the `Languages` of the newest version in a directory that names them. Raises ValueError, or OSError."""
-    versions = [path for path in Path(base_path).iterdir() if path.name.isdecimal()]
-    for version in sorted(versions, key=lambda path: -int(path.name)):
+    for _, version in sorted(versions_in(base_path).items(), reverse=True):
         if found := languages_of(version):
             return found
     raise ValueError(f"no export.json in {base_path} names the languages; give them by --source_lang and --target_lang")

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import gc
 import logging
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -14,12 +13,12 @@ import tensorflow as tf
 from grpc import StatusCode
 
 from serving.client import Client
-from serving.configuration import ModelConfig, read_batching_parameters, read_message, read_model_config
+from serving.configuration import configs_of, read_session
 from serving.connections import values_of
 from serving.deepl import app_of
 from serving.errors import ServingError
 from serving.grpc_api import GrpcServer
-from serving.http_server import HttpServer, stop_on_signals
+from serving.http_server import HttpServer, address_of, stop_on_signals
 from serving.languages import Languages, written
 from serving.libretranslate import THREADS, LibreTranslate
 from serving.metrics import Metrics
@@ -31,9 +30,12 @@ from serving.servable import Loader
 logger = logging.getLogger("serving")
 
 
-def run(settings):
-    """Serves until SIGTERM or Ctrl-C, and then answers the open requests. Raises ValueError or OSError."""
-    models, predictor = _backend(settings)
+def run(settings, configs, batching=None, session=None):
+    """Serves until SIGTERM or Ctrl-C, and then answers the open requests. Raises ValueError or OSError.
+
+    `configs`, `batching` and `session` are those of `read_files`.
+    """
+    models, predictor = _backend(settings, configs, batching, session)
     timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, has_cors)
     named = [written(code) for code in (settings.source_lang, settings.target_lang) if code]
@@ -48,13 +50,14 @@ def run(settings):
     gc.collect()
     gc.freeze()  # No collection visits the objects of TensorFlow again, which takes half a second.
     stopping = stop_on_signals()
-    grpc = GrpcServer(predictor, models, f"{settings.host}:{settings.port}")
+    grpc = GrpcServer(predictor, models, address_of(settings.host, settings.port))
     http = HttpServer(app, settings.host, settings.rest_api_port, settings.drain_seconds)
     if not models.names():
         logger.warning("no model is served: %s lists none", settings.model_config_file)
-    logger.info("gRPC on %s:%d, REST and the page on http://%s:%d/", settings.host, grpc.port, settings.host, http.port)
+    addresses = [address_of(settings.host, port) for port in (grpc.port, http.port)]
+    logger.info("gRPC on %s, REST and the page on http://%s/", *addresses)
     if settings.model_config_file and settings.model_config_file_poll_wait_seconds > 0:
-        threading.Thread(target=_follow, args=(settings, models), name="config", daemon=True).start()
+        threading.Thread(target=_follow, args=(settings, models, configs), name="config", daemon=True).start()
     stopping.wait()
 
     logger.info("stopping: the server answers open requests first")
@@ -66,38 +69,32 @@ def run(settings):
     logger.info("stopped")
 
 
-def _backend(settings):
-    metrics, batching = Metrics(), None
-    if settings.enable_batching:
-        batching = read_batching_parameters(settings.batching_parameters_file or os.devnull)
+def _backend(settings, configs, batching, session):
+    metrics = Metrics()
     ours = "session.gpu.config" if tf.config.list_physical_devices("GPU") else "session.config"
-    path = settings.tensorflow_session_config_file or Path(__file__).parent / "config" / ours
-    config = read_message(path, tf.compat.v1.ConfigProto(allow_soft_placement=True))
-    config.intra_op_parallelism_threads = settings.tensorflow_intra_op_parallelism
-    config.inter_op_parallelism_threads = settings.tensorflow_inter_op_parallelism
+    session = session or read_session(Path(__file__).parent / "config" / ours)
+    session.intra_op_parallelism_threads = settings.tensorflow_intra_op_parallelism
+    session.inter_op_parallelism_threads = settings.tensorflow_inter_op_parallelism
     retries = settings.max_num_load_retries, settings.load_retry_interval_micros / 1e6
-    loader = Loader(settings.enable_model_warmup, metrics, config)
-    models = Models(_configs(settings), loader, settings.file_system_poll_wait_seconds, *retries)
+    loader = Loader(settings.enable_model_warmup, metrics, session)
+    models = Models(configs, loader, settings.file_system_poll_wait_seconds, *retries)
     return models, Predictor(models, batching, settings.rest_api_num_threads, metrics)
 
 
-def _configs(settings):
-    if settings.model_config_file:
-        return read_model_config(settings.model_config_file)
-    return [ModelConfig(settings.model_name, str(settings.model_base_path))]
-
-
-def _follow(settings, models):
-    """Reads the model config file again and again, and serves each new configuration."""
-    known = _configs(settings)
+def _follow(settings, models, known):
+    """Reads the model config file again and again, and serves each configuration that is new. Tells a mistake once."""
+    told = None
     while not threading.Event().wait(settings.model_config_file_poll_wait_seconds):
         try:
-            configs = _configs(settings)
+            configs, mistake = configs_of(settings), None
             if configs != known:
                 models.reload(configs)
                 known = configs
         except (ValueError, OSError, ServingError) as error:
-            logger.error("%s is not followed: %s", settings.model_config_file, error)
+            mistake = str(error)
+        if mistake and mistake != told:
+            logger.error("%s is not followed: %s", settings.model_config_file, mistake)
+        told = mistake
 
 
 def in_process_clients(predictor, models, languages=None):

@@ -31,6 +31,7 @@ def _without_starting_tensorflow():
 
 
 with _without_starting_tensorflow():
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto  # noqa: F401
     from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_management_pb2  # noqa: F401
     from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse  # noqa: F401
 

@@ -33,18 +33,19 @@ _DIGITS[list(b"ABCDEF")] = range(10, 16)
 async def read_parameters(request, lists=()):
     """Reads the parameters of a `starlette.requests.Request`: dict. Raises ServingError or HTTPException.
 
-    In a form, the parameters of the names `lists` are lists of str.
+    Those of the URL come before those of the body. In both, except in JSON, the names `lists` have lists of str.
     """
     body, (kind, _) = await read_body(request, MOST_BYTES, timeout_s=30.0), content_type(request)
+    query = query_of(request, lists)
     if kind == "application/json" or kind.endswith("+json"):
-        return await _aside(_object_of, body)
-    form = {**await form_of(request, body, lists=lists), **query_of(request)}
+        return {**await _aside(_object_of, body), **query}
+    form = {**await form_of(request, body, lists=lists), **query}
     return {**form, "q": "\n".join(form["q"].splitlines())} if isinstance(form.get("q"), str) else form
 
 
-def query_of(request):
-    """Reads the parameters of a URL: dict, name -> str. Raises ServingError."""
-    return _fields(request.scope["query_string"])
+def query_of(request, lists=()):
+    """Reads the parameters of a URL: dict, name -> str; of the names `lists` -> list of str. Raises ServingError."""
+    return _fields(request.scope["query_string"], lists)
 
 
 def content_type(request):
@@ -97,12 +98,13 @@ def _object_of(body):
 def _fields(body, lists=()):
     """Reads the fields of a form in the encoding of a URL: dict, name -> str. Of equal names, the first one counts.
 
-    A name of `lists` has the list of all values.
+    A name of `lists` has the list of all values. Other names have no empty ones.
     """
     if body.count(b"&") >= MOST_FIELDS:
         raise invalid(f"Invalid request: a form may have {MOST_FIELDS} fields")
-    pairs = [each.partition(b"=") for each in body.split(b"&")]
-    fields = [(_unquoted(name), _unquoted(value)) for name, _, value in pairs if value]
+    parts = (each.partition(b"=") for each in body.split(b"&"))
+    pairs = ((_unquoted(name), _unquoted(value)) for name, _, value in parts)
+    fields = [(name, value) for name, value in pairs if value or name in lists]
     several = {name: [value for other, value in fields if other == name] for name in lists}
     return {**dict(reversed(fields)), **{name: values for name, values in several.items() if values}}
 

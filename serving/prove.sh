@@ -23,13 +23,13 @@ get() { curl --fail --silent --show-error --max-time 60 "$@"; }
 shows() { # shows PATTERN CURL-ARGUMENTS...: asks, and prints the first match of the pattern
   local pattern=$1 body
   shift
-  body=$(get "$@") && grep --only-matching --extended-regexp --max-count 1 "$pattern" <<<"$body"
+  body=$(get "$@") && grep --only-matching --extended-regexp "$pattern" <<<"$body" | sed --quiet 1p
 }
 answers_as() { # answers_as TYPE URL: asks, and compares the content type
   [[ $(get --output /dev/null --write-out '%{content_type}' "$2") == "$1"* ]]
 }
 target() { # target URL: a target language of LibreTranslate's API
-  shows '"targets": ?\["[a-z-]+' "$1/languages" | grep --only-matching '[a-z-]*$'
+  shows '"targets": ?\["[A-Za-z-]+' "$1/languages" | grep --only-matching '[A-Za-z-]*$'
 }
 translates() { # translates URL: asks LibreTranslate's API, whatever the languages are
   shows '"translatedText": ?"[^"]+"' "$1/translate" --data q=one --data source=auto --data "target=$(target "$1")"

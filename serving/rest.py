@@ -23,6 +23,7 @@ from serving.errors import ServingError, invalid, place_of
 from serving.http_server import inflate, read_body, while_connected
 from serving.json_tensors import SHORT, is_short, parse, read_large, read_request, write_tensors
 from serving.predictor import ModelSpec
+from serving.versions import version_of
 
 MOST_INFLATED_BYTES = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024  # A thread reads larger bodies, so the event loop can serve other requests.
@@ -160,10 +161,10 @@ def _read_path(request):
     if not match:
         raise invalid(f"Malformed request: {request.method} {path}")
     name, version, label, verb = match.groups()
-    number = version and (version.lstrip("0") or "0")
-    if number and (len(number) > 19 or int(number) >= 2**63):  # Python refuses to convert thousands of digits.
+    number = version and version_of(version)
+    if version and number is None:
         raise invalid(f"Failed to convert version: {version} to numeric.")
-    return ModelSpec(unquote(name or ""), number and int(number), label and unquote(label)), verb
+    return ModelSpec(unquote(name or ""), number, label and unquote(label)), verb
 
 
 def _give_back():

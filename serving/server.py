@@ -11,7 +11,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from serving.configuration import read_files
 from serving.http_server import bind
+from serving.versions import versions_in
 
 DESCRIPTION = """Serve exported models by REST, gRPC and as a page, with TensorFlow Serving's API and flags.
 
@@ -112,9 +114,8 @@ def _check(settings):
     if path is None:
         raise ValueError("one of --model_base_path DIR and --model_config_file FILE must be given")
     _expect(settings, "model_base_path", path.is_dir(), "be a directory that exists")
-    has_version = any(child.name.isdecimal() and child.is_dir() for child in path.iterdir())
     wish = "have directories of versions in it, such as 1/ with a saved_model.pb"
-    _expect(settings, "model_base_path", has_version, wish)
+    _expect(settings, "model_base_path", versions_in(path), wish)
     _expect(settings, "model_name", re.fullmatch(r"[^/:\s]+", settings.model_name), "be a word without / and :")
 
 
@@ -140,7 +141,10 @@ def import_tensorflow():
 
 
 def main():
-    """Serves until SIGTERM or Ctrl-C. Returns the exit status: 2 after a mistake of the user, told in one line."""
+    """Serves until SIGTERM or Ctrl-C. Returns the exit status.
+
+    It is 2 after a mistake of the user, and 130 after Ctrl-C while the models are loaded; both are told in one line.
+    """
     sys.setswitchinterval(0.001)  # Seconds, after which a thread that works on a long body lets another one run.
     try:
         settings, ignored = parse_settings(sys.argv[1:])
@@ -148,11 +152,15 @@ def main():
             logger.warning("without effect in the local server: %s", ", ".join(f"--{name}" for name in ignored))
         for port in (settings.port, settings.rest_api_port):
             bind(settings.host, port).close()  # Reports a port in use before the long work.
+        files = read_files(settings)
         logger.info("loading TensorFlow")
         import_tensorflow()
         from serving.local_server import run
 
-        run(settings)
+        run(settings, *files)
+    except KeyboardInterrupt:  # Before `run` waits for it.
+        print("interrupted", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -149,22 +149,31 @@ def parse_arguments(arguments=None):
     return found
 
 
-def main():
-    """Prints a line for each check. Ends with the exit status of `DESCRIPTION`."""
-    arguments, results = parse_arguments(), []
+def check(arguments):
+    """Makes all checks, and prints a line for each. Returns whether all have passed."""
+    results = []
     apis = {"REST": arguments.url and Rest(arguments)}
     apis["gRPC"] = arguments.grpc and Api(GrpcConnection, arguments.grpc, arguments)
     for name, api in apis.items():
-        for promise, check in api.checks().items() if api else ():
+        for promise, find in api.checks().items() if api else ():
             try:
-                has_passed, found = True, check()
+                has_passed, found = True, find()
             except Exception as error:  # An unexpected reply can raise any exception.
                 has_passed, found = False, str(error) if isinstance(error, Shortfall) else f"found {error!r}"
             results.append(has_passed)
             found = found.encode("unicode_escape").decode("ascii")
             print(f"{'ok  ' if has_passed else 'FAIL'}  {name}  {promise:44}  {found}".rstrip(), flush=True)
     print(f"{sum(results)} of {len(results)} as TensorFlow Serving")
-    sys.exit(0 if all(results) else 1)
+    return all(results)
+
+
+def main():
+    """Makes all checks. Ends with the exit status of `DESCRIPTION`."""
+    try:
+        sys.exit(0 if check(parse_arguments()) else 1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

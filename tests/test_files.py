@@ -17,7 +17,7 @@ from keras_transformer.tools.exported import find_saved_model
 
 
 def test_the_latest_version_is_found_and_any_other_by_its_name(tmp_path):
-    for version in ("9", "10", "drafts"):
+    for version in ("9", "10", "drafts", "1²", "1٣", f"{2**63}"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "saved_model.pb").touch()
     assert find_saved_model(tmp_path) == tmp_path / "10" and find_saved_model(str(tmp_path / "9")) == tmp_path / "9"
@@ -72,8 +72,7 @@ def test_a_record_is_whole_and_of_one_origin_and_of_files_that_nobody_else_has_w
     with pytest.raises(UserError, match="has pairs of another seed, text: remove it, or choose another `output`"):
         keep_record(record, {"seed": 2, "text": ["b", 2]}, [file])
     record.write_text("{")
-    with pytest.raises(FileError, match="record.json is damaged: remove it"):
-        keep_record(record, {"seed": 1}, [])
+    assert "record.json is damaged: remove it" in str(pytest.raises(FileError, keep_record, record, {}, []).value)
 
 
 def test_every_text_is_one_line(tmp_path):

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 DESCRIPTION = """Sweep: train every combination of some settings, and compare the runs on the validation set.
 
   python -m keras_transformer sweep --output runs/sweep --grid positions sinusoidal rotary \\
-      --grid dropout_rate 0.2 0.3 --seeds 1 2 3 --dataset files:DIR --source_lang en --target_lang de --preset tiny --epochs 20
+      --grid dropout_rate 0.2 0.3 --seeds 1 2 3 --dataset files:DIR --source_lang en --target_lang de --preset tiny
       trains 12 runs: two kinds of positions, two rates, three seeds. All flags that are not listed here are those of
       train.py, and hold for every run. runs/sweep/positions=rotary,dropout_rate=0.2,seed=1 is one of the runs
   python -m keras_transformer sweep ... --dry_run

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.errors import ExportError, FileError, ToolError
 from keras_transformer.export.manifest import read_manifest, write_manifest
 from keras_transformer.export.parity import prove
-from keras_transformer.files import whole_directory
+from keras_transformer.files import versions_in, whole_directory
 from keras_transformer.process import find_tool
 
 
@@ -19,24 +19,21 @@ def version_directory(export_dir, version=None):
 
     Args:
         export_dir: the directory of all versions; it need not exist.
-        version: positive int; one more than the largest version by default. An existing version is never overwritten.
+        version: positive int below 2^63; by default, one more than the largest. A version is never overwritten.
 
     Returns:
         Path of EXPORT_DIR/VERSION.
 
     Raises:
-        ExportError: if the version exists or is not positive.
+        ExportError: if the version exists or is no such number.
     """
-    export_dir = Path(export_dir)
     if version is None:
-        version = max((int(path.name) for path in export_dir.glob("*") if path.name.isdigit()), default=0) + 1
-    if version < 1:
-        raise ExportError(f"`version` must be a positive integer. Received: {version}")
-    final = export_dir / str(version)
+        version = max(versions_in(export_dir), default=0) + 1
+    if not 0 < version < 2**63:
+        raise ExportError(f"`version` must be a positive integer below 2^63. Received: {version}")
+    final = Path(export_dir, str(version))
     if final.exists():
-        raise ExportError(
-            f"{final} exists, and an export is never overwritten: choose another `version`, or leave it out"
-        )
+        raise ExportError(f"{final} exists and is never overwritten: choose another `version`, or leave it out")
     return final
 
 

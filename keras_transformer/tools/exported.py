@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.manifest import MANIFEST
-from keras_transformer.files import reading
+from keras_transformer.files import reading, versions_in
 from keras_transformer.tags import LanguageTags
 
 
@@ -22,9 +22,8 @@ def find_saved_model(path):
         UserError: if there is no SavedModel.
     """
     path = Path(path)
-    versions = [p for p in path.glob("[0-9]*") if p.name.isdigit()] if path.is_dir() else []
-    if versions:
-        path = max(versions, key=lambda p: int(p.name))
+    if versions := versions_in(path):
+        path = versions[max(versions)]
     if not (path / "saved_model.pb").exists():
         raise UserError(f"no SavedModel at {path}: `export.py --format saved_model` writes one")
     return path

@@ -117,10 +117,8 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def test_what_forbids_to_write_is_one_line_and_a_mistake_of_the_program_keeps_its_traceback(tmp_path):
-    for error in (
-        OSError(errno.ENOSPC, NO_SPACE),
-        tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}"),
-    ):
+    full = tf.errors.ResourceExhaustedError(None, None, f"weights; {NO_SPACE}")
+    for error in (OSError(errno.ENOSPC, NO_SPACE), full):
         with pytest.raises(FileError) as caught, new_version(tmp_path):
             raise error
         assert str(caught.value) == f"cannot write {tmp_path / '1'}: {NO_SPACE}"
@@ -139,7 +137,7 @@ def test_a_version_is_a_positive_number_and_an_existing_one_is_never_overwritten
     (tmp_path / "5" / "precious").write_text("text")
     with pytest.raises(ExportError, match="5 exists.*`version`"):
         export_version(Reversing(), tmp_path, version=5)
-    for version in (0, -3):
+    for version in (0, -3, 2**63):
         with pytest.raises(ExportError, match=f"positive.*{version}"):
             export_version(Reversing(), tmp_path / "new", version=version)
     assert names(tmp_path) == ["5", "5/precious"]
@@ -153,7 +151,7 @@ def test_a_version_has_its_name_when_it_is_complete_and_not_before(tmp_path):
         (directory / "weights").write_text("5")
         assert not final.exists()
     assert final == tmp_path / "3" and names(tmp_path) == ["3", "3/weights"]
-    for name in ("11", ".18.partial", "notes"):
+    for name in ("11", ".18.partial", "notes", "2²", "2٣", f"{2**63}"):
         (tmp_path / name).mkdir()
     with new_version(tmp_path) as (_, final):
         assert final == tmp_path / "12"  # above all others

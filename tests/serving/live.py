@@ -98,9 +98,7 @@ def ask(port, method, path, body=None, headers=(), connection=None, parse=json.l
 
 def refusal(function, *arguments, **options):
     """The name of the code and the message of the error of a call, in this process or over gRPC."""
-    with pytest.raises((ServingError, grpc.RpcError)) as caught:
-        function(*arguments, **options)
-    error = caught.value
+    error = pytest.raises((ServingError, grpc.RpcError), function, *arguments, **options).value
     return (error.code.name, error.message) if isinstance(error, ServingError) else (error.code().name, error.details())
 
 

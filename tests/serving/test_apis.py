@@ -82,10 +82,11 @@ def test_every_error_of_the_predictor_has_its_status_and_a_mistake_of_ours_tells
 
 
 def test_a_port_that_is_taken_and_heads_that_are_wrong_are_told(toys):
-    with pytest.raises(OSError, match=f"cannot listen on {HOST}:{toys.port}: Address already in use"):
-        HttpServer(None, HOST, toys.port, 1)
-    with pytest.raises(OSError, match=f"must be free. Received: {toys.address}"):  # and is not shared
-        GrpcServer(fake.Held(), None, toys.address)
+    taken = f"cannot listen on {HOST}:{toys.port}: Address already in use"
+    for host, told in ((HOST, taken), ("1::2", "cannot listen on [1::2]:"), ("a..b", "cannot listen on a..b:")):
+        assert told in str(pytest.raises(OSError, HttpServer, None, host, toys.port, 1).value)
+    told = str(pytest.raises(OSError, GrpcServer, fake.Held(), None, toys.address).value)
+    assert f"must be free. Received: {toys.address}" in told  # and is not shared
     for head in (b"GET / HTTP/1.1\r\nX: " + 2 * LONGEST_HEAD * b"a", b"nonsense\r\n\r\n"):
         with connect(toys.port) as client:
             client.sendall(head)
@@ -200,9 +201,8 @@ def check(toys, monkeypatch, capsys):
         with serve(predictor, models) as port, serve_grpc(predictor, models) as address:
             flags = ["--url", f"http://{HOST}:{port}", "--grpc", address, "--model_name", model]
             monkeypatch.setattr(sys, "argv", ["smoke_test", *flags])
-            with pytest.raises(SystemExit) as caught:
-                main()
-        return caught.value.code, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+            status = pytest.raises(SystemExit, main).value.code
+        return status, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     return run
 

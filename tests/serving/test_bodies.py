@@ -80,12 +80,10 @@ def test_another_process_reads_a_large_body_as_the_server_does_until_the_deadlin
 def test_inflating_stops_at_the_limit():
     bomb = gzip.compress(bytes(50_000_000), 1)
     tracemalloc.start()
-    with pytest.raises(ServingError, match="at most 1009 bytes"):
-        inflate(bomb, 1009)
+    assert "at most 1009 bytes" in str(pytest.raises(ServingError, inflate, bomb, 1009).value)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1_000_000
-    assert inflate(gzip.compress(bytes(1009)), 1009) == bytes(1009)
+    assert peak < 1_000_000 and inflate(gzip.compress(bytes(1009)), 1009) == bytes(1009)
 
 
 TEXTS = np.array([[b"one", b""], [b"\xff\x00", "größe".encode()], [b"x" * 300, b"\n"]], object)
@@ -129,12 +127,11 @@ def test_a_shape_that_only_claims_is_refused_and_nothing_is_allocated_for_it(siz
     shape = {"dim": [{"size": size} for size in sizes]}
     tracemalloc.start()
     for dtype, content in ((FLOAT, b""), (FLOAT, b"\x01" * 11), (STRING, b""), (STRING, b"\x01" * 11)):
-        with pytest.raises(ValueError, match="must"):
-            to_array(TensorProto(dtype=dtype, tensor_shape=shape, tensor_content=content))
+        claimed = TensorProto(dtype=dtype, tensor_shape=shape, tensor_content=content)
+        assert "must" in str(pytest.raises(ValueError, to_array, claimed).value)
     assert tracemalloc.get_traced_memory()[1] < 10**6
     tracemalloc.stop()
-    with pytest.raises(ValueError, match="dtype=101"):
-        to_array(TensorProto(dtype=101, int_val=[3]))
+    assert "dtype=101" in str(pytest.raises(ValueError, to_array, TensorProto(dtype=101, int_val=[3])).value)
 
 
 WITHOUT_TENSORFLOW = """

@@ -65,13 +65,13 @@ def test_any_number_of_texts_is_split_the_longest_first_and_comes_back_in_order(
 def test_options_are_one_for_all_texts_or_one_for_each(api):
     upper = Upper()
     with client_of(api, upper) as client:
-        client.translate_with_options(["xx", "y"], length_penalty=1.5, prefix=["p", ""], beam_size=[2, 3])
+        client.translate_with_options(["xx", "y"], length_penalty=1.5, prefix=["\ud83dp", ""], beam_size=[2, 3])
         client.sample(["xx", "y"], seed=[2**40, -5], temperature=0.5, top_k=7)
     (_, with_options, options), (_, sample, sampling) = upper.asked
     assert (with_options, sample) == ("translate_with_options", "sample")
     texts, same = {"text": [b"xx", b"y"]}, {"length_penalty": [1.5, 1.5], "repetition_penalty": [1.0, 1.0]}
     same |= {"max_length": [0, 0], "no_repeat_ngram": [0, 0]}
-    assert options == {**texts, "prefix": [b"p", b""], "beam_size": [2, 3], **same}
+    assert options == {**texts, "prefix": ["\ufffdp".encode(), b""], "beam_size": [2, 3], **same}
     assert sampling == {**texts, "temperature": [0.5] * 2, "top_k": [7, 7], "top_p": [1.0] * 2, "seed": [2**40, -5]}
 
 
@@ -87,10 +87,8 @@ def test_rows_of_every_signature_come_without_padding(api):
         assert client.alternatives(["xx", "y"]) == [[("a", -1.0), ("b", -2.0)], [("ö", -3.0), ("d", -4.0)]]
         expected = [(-1.0, ["a", "</s>"], [-3.0, -4.0]), (-2.0, ["</s>"], [-5.0])]
         assert client.score(["xx", "y"], ["a", ""]) == expected
-        assert client.explain(["xx", "y"]) == [
-            (["ü", "b", "</s>"], ["a", "</s>"], [-3.0, -4.0], [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]),
-            (["</s>"], ["</s>"], [-5.0], [[1.0]]),
-        ]
+        first = (sources[0], ["a", "</s>"], [-3.0, -4.0], rows[0])
+        assert client.explain(["xx", "y"]) == [first, (["</s>"], ["</s>"], [-5.0], [[1.0]])]
 
 
 def test_the_languages_of_the_model_are_known_and_asked_for(api):
@@ -100,12 +98,11 @@ def test_the_languages_of_the_model_are_known_and_asked_for(api):
             return {"source_pieces": pieces, "pieces": pieces}
         return {"translation": inputs["target_lang"], "score": [1.0] * len(inputs["text"])}
 
-    with serve(api, answer, languages=Languages("en", "de", ("en",), ("de", "fr"))) as where:
-        with Client(**where) as client:
-            assert client.knows("fr") and not client.knows("xx")
-            assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
-            with pytest.raises(TypeError, match="no option beam"):
-                client.translate(["a"], beam=3)
+    many = Languages("en", "de", ("en",), ("de", "fr"))
+    with serve(api, answer, languages=many) as where, Client(**where) as client:
+        assert client.knows("fr") and not client.knows("xx")
+        assert [found.text for found in client.translate(["a", "b"], target_lang=["fr", "de"])] == ["fr", "de"]
+        assert "no option beam" in str(pytest.raises(TypeError, client.translate, ["a"], beam=3).value)
 
 
 def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
@@ -117,12 +114,10 @@ def test_placeholders_go_to_the_server_and_words_come_back(api, tmp_path):
         asked.append((signature_name, [text.decode() for text in inputs["text"]]))
         texts = [re.sub(r"[^\W\d]+(?=⟦)", "", text.decode()).encode() for text in inputs["text"]]
         scores, pieces = [0.5] * len(texts), [["▁".encode(), "⟦0⟧".encode()]]
+        several = [[text, b"(" + text + b")"] for text in texts]
         outputs = {
             "explain": {"source_pieces": pieces, "pieces": pieces},
-            "alternatives": {
-                "translations": [[text, b"(" + text + b")"] for text in texts],
-                "scores": [[1, 2]] * len(texts),
-            },
+            "alternatives": {"translations": several, "scores": [[1, 2]] * len(texts)},
             "score": {"score": scores, "token_scores": [[0.5]] * len(texts), "pieces": [[b"a"]] * len(texts)},
         }
         return outputs.get(signature_name, {"translation": texts, "score": scores})
@@ -153,7 +148,7 @@ def test_a_gateway_asks_for_the_model_and_the_label_of_its_flags(api, tmp_path, 
 
 
 BUSY = ServingError(StatusCode.UNAVAILABLE, "The queue is full.")
-REFUSALS = [ServingError(StatusCode[code], "no") for code in ("INVALID_ARGUMENT", "INTERNAL")]
+REFUSALS = [ServingError(StatusCode.INVALID_ARGUMENT, "m_lang"), ServingError(StatusCode.INTERNAL, "source_lang")]
 
 
 @pytest.mark.parametrize("failures, tries", [([BUSY] * 2, 3), ([BUSY] * 9, 3), *[([error], 1) for error in REFUSALS]])
@@ -179,6 +174,14 @@ def test_a_server_that_is_not_there_is_unavailable_and_one_that_comes_is_found(a
         time.sleep(0.3)
         with serve(api, Upper(), port):
             assert found.result(SECONDS) == [Translation("A", 1.0)]
+
+
+def test_an_address_and_a_timeout_that_cannot_be_are_refused_at_once():
+    urls = ("", "localhost:8501", "grpc://localhost:8500", "http://", "http://localhost:99999", "http://localhost:0")
+    addresses = ("", "localhost", "http://localhost:8500", ":8500", "localhost:99999", "::1:8500")
+    given = [*({"url": url} for url in urls), *({"grpc": address} for address in addresses), {}]
+    for options in [*given, *({"grpc": "[::1]:1", "timeout": seconds} for seconds in (0, -1, float("nan")))]:
+        assert "must be" in str(pytest.raises(ValueError, Client, **options).value)
 
 
 def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api):

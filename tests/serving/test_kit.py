@@ -67,8 +67,7 @@ def test_every_file_that_is_mounted_exists_and_the_server_looks_where_it_is():
 
 def test_services_are_closed_to_others_and_the_image_is_made_of_what_docker_is_given():
     for name, service in SERVICES.items():
-        assert set(service.get("depends_on", [])) <= set(SERVICES)
-        assert int(service["user"].split(":")[0]) > 0, name
+        assert set(service.get("depends_on", [])) <= set(SERVICES) and int(service["user"].split(":")[0]) > 0, name
         assert service["mem_limit"] and service["logging"]["options"]["max-size"], name
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
     ports = [port.split(":") for service in SERVICES.values() for port in service["ports"]]
@@ -171,5 +170,4 @@ def test_every_series_of_the_dashboard_is_one_that_the_server_shows():
     exposed = {name + part for name, kind in types for part in (PARTS if kind == "histogram" else ("",))}
     variables = [variable["query"]["query"] for variable in DASHBOARD["templating"]["list"]]
     names = {name for text in [*EXPRESSIONS, *variables] for name in re.findall(r":tensorflow[\w:]+", text)}
-    assert len(names) >= 6 and names - exposed == set()
-    assert all(panel["description"] for panel in DASHBOARD["panels"])
+    assert len(names) >= 6 and names - exposed == set() and all(panel["description"] for panel in DASHBOARD["panels"])

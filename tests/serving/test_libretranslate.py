@@ -168,20 +168,19 @@ def test_bodies_that_take_long_and_connections_that_say_nothing_hold_up_nobody(p
 
 
 def test_a_key_lets_so_many_requests_pass_in_a_minute(tmp_path):
-    (tmp_path / "keys").write_text("# who\nabc 2\n")
+    (tmp_path / "keys").write_text("# who\nabc 3\n")
     with running(app_before(Languages("en", "de"), keys=read_keys(tmp_path / "keys"))) as port:
         asked = {"q": "a", **EN_DE}
         assert post(port, "/translate", asked) == (403, {"error": MISSING})
         for wrong in ("x", ["abc"], "\ud800"):
             assert post(port, "/detect", {**asked, "api_key": wrong}) == (403, {"error": "Invalid API key"})
         assert post(port, "/translate", {**asked, "api_key": "abc"})[0] == 200
-        assert post(port, "/translate?api_key=abc", asked, FORM)[0] == 200
-        assert post(port, "/detect", {**asked, "api_key": "abc"}) == (429, {"error": "Slowdown: 2 per 1 minute"})
+        assert {post(port, "/translate?api_key=abc", asked, kind)[0] for kind in (FORM, JSON)} == {200}
+        assert post(port, "/detect", {**asked, "api_key": "abc"}) == (429, {"error": "Slowdown: 3 per 1 minute"})
         assert ask(port, "GET", "/frontend/settings")[2]["keyRequired"] and ask(port, "GET", "/languages")[0] == 200
     for line in ("abc", "abc x", "abc 0", "abc 1\nabc 2", ""):
         (tmp_path / "keys").write_text(line)
-        with pytest.raises(ValueError, match="keys"):
-            read_keys(tmp_path / "keys")
+        assert "keys" in str(pytest.raises(ValueError, read_keys, tmp_path / "keys").value)
 
 
 def test_health_is_that_of_the_server_and_metrics_and_the_log_have_no_text(ports, caplog):
@@ -215,11 +214,7 @@ def test_languages_are_those_of_the_exports_and_each_path_has_one_method(ports):
 
 
 def test_a_model_of_many_languages_has_all_its_directions(tmp_path):
-    many = {
-        "default": ["en", "de"],
-        "sources": {"en": "eng", "de": "deu"},
-        "targets": dict.fromkeys(("de", "en", "ja")),
-    }
+    many = {"default": ["en", "de"], "sources": {"en": "eng", "de": "deu"}, "targets": {"de": "", "en": "", "ja": ""}}
     (toy.write(tmp_path, 3, is_many=True) / "export.json").write_text(json.dumps({"languages": many, "run": {}}))
     flags = ("--model_name=many", "--model_base_path", str(tmp_path))
     with both({"many": tmp_path}) as server, gateway_before(server.address, *flags) as gateway_port:

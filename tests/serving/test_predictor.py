@@ -135,8 +135,7 @@ def test_a_full_queue_refuses_at_once_and_recovers_and_what_cannot_be_batched_is
     assert refusal(one.ask, 1, 2)[0] == "UNAVAILABLE"
     futures += [one.ask(9), one.ask(8, servable=Scripted()), one.ask(7, outputs=("x", "x"))]  # other queues have room
     one.release_all()
-    assert [len(result(future)) for future in futures] == [5, 4, 1, 1, 1]
-    assert result(one.ask(1, 2)) == [2, 4]
+    assert [len(result(future)) for future in futures] == [5, 4, 1, 1, 1] and result(one.ask(1, 2)) == [2, 4]
     for inputs in ({}, {"x": np.int64(3)}, {"x": np.ones(3), "y": np.ones(2)}, {"x": np.ones(6)}):
         assert refusal(one.predictor.submit, (one.servable,), "", inputs)[0] == "INVALID_ARGUMENT"
 

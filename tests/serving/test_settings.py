@@ -2,19 +2,23 @@
 
 import json
 import os
-import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from grpc import StatusCode
 
 from keras_transformer.config import Config
 from keras_transformer.export.manifest import describe_run, write_manifest
 from keras_transformer.export.parity import Loading, Parity
 from keras_transformer.training.run_directory import RunDirectory
-from serving import local_server
-from serving.configuration import BatchingParameters, ModelConfig, VersionPolicy
+from serving import local_server, server
+from serving.configuration import BatchingParameters, ModelConfig, VersionPolicy, read_files
 from serving.configuration import read_batching_parameters as read_batching
 from serving.configuration import read_model_config as read_models
+from serving.errors import ServingError
 from serving.languages import Languages, languages_of, newest_languages
 from serving.local_server import run
 from serving.server import FLAGS, WITHOUT_EFFECT, boolean, parse_settings
@@ -50,21 +54,19 @@ def test_a_wrong_flag_is_one_line_that_names_it(model):
         "--model_base_path=no": "must be a directory that exists. Received: no",
         f"--model_base_path={__file__.rpartition('/')[0]}": "must have directories of versions in it, such as 1/",
     }.items():
-        with pytest.raises(ValueError, match=re.escape(message)) as caught:
-            parse_settings([*model, said])
-        assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="one of --model_base_path DIR and --model_config_file FILE must be given"):
-        parse_settings([])
+        found = str(pytest.raises(ValueError, parse_settings, [*model, said]).value)
+        assert message in found and "\n" not in found
+    needed = "one of --model_base_path DIR and --model_config_file FILE must be given"
+    assert needed in str(pytest.raises(ValueError, parse_settings, []).value)
     assert parse_settings(["--model_config_file", __file__])[0].model_config_file
 
 
 def test_help_names_every_flag_and_version_the_versions(capsys):
     flags = [f"--{name}" for name in (*FLAGS, *WITHOUT_EFFECT)]
     for flag, words in {"--help": flags, "--version": ["TensorFlow"]}.items():
-        with pytest.raises(SystemExit) as caught:
-            parse_settings([flag])
+        assert pytest.raises(SystemExit, parse_settings, [flag]).value.code == 0
         shown = capsys.readouterr().out
-        assert caught.value.code == 0 and [word for word in words if word not in shown] == []
+        assert [word for word in words if word not in shown] == []
 
 
 @pytest.fixture
@@ -88,8 +90,8 @@ def test_batching_parameters_of_tensorflow_serving_are_understood(read):
     """
     assert read(read_batching, text) == BatchingParameters(64, 2000, 100, 3, "translators", True, 64)
     assert read(read_batching, "") == BatchingParameters()
-    assert (BatchingParameters().max_batch_size, BatchingParameters().max_enqueued_batches) == (1000, 10)
-    assert read(read_batching, "max_execution_batch_size { value: 5 }").most_rows == 1000
+    parameters = read(read_batching, "max_execution_batch_size { value: 5 }")
+    assert (parameters.max_batch_size, parameters.max_enqueued_batches, parameters.most_rows) == (1000, 10, 1000)
 
 
 def test_models_of_tensorflow_serving_are_understood(read):
@@ -102,9 +104,8 @@ def test_models_of_tensorflow_serving_are_understood(read):
         }"""
     ende, deen = read(read_models, text)
     assert (ende.name, ende.base_path, ende.labels) == ("ende", "/models/ende", {"stable": 1, "canary": 2})
-    assert list(ende.policy.specific.versions) == [1, 2]
+    assert list(ende.policy.specific.versions) == [1, 2] and read(read_models, "# later") == []
     assert (deen.name, deen.base_path, deen.labels) == ("deen", "/models/deen", {})
-    assert read(read_models, "# later") == []
 
 
 def test_a_mistake_is_told_with_the_file_and_its_place(read):
@@ -127,7 +128,7 @@ def test_a_mistake_is_told_with_the_file_and_its_place(read):
 
 
 def test_versions_are_wanted_by_the_policy_where_they_exist(tmp_path):
-    for name in ("9", "10", "007", "tmp-11", "12.partial", "-13"):
+    for name in ("9", "10", "007", "tmp-11", "12.partial", "-13", "1²", "1٣", f"{2**63}"):
         (tmp_path / name).mkdir()
     (tmp_path / "14").write_text("a file")
     for policy, versions in (
@@ -156,14 +157,18 @@ def test_languages_are_those_that_an_export_writes_or_none(tmp_path):
     for text in ("", "{", "[]", '{"run": null}', '{"run": {"source_lang": null, "target_lang": "de"}}'):
         manifest.write_text(text)
         assert languages_of(tmp_path / "7") is None
-        with pytest.raises(ValueError, match="--source_lang and --target_lang"):
-            newest_languages(tmp_path)
+        assert "--source_lang and --target_lang" in str(pytest.raises(ValueError, newest_languages, tmp_path).value)
+
+
+def run_with(*flags):
+    settings, _ = parse_settings(flags)
+    run(settings, *read_files(settings))
 
 
 def test_a_model_that_cannot_be_loaded_is_a_mistake_of_the_user(model):
     (Path(model[1]) / "3" / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="model default .* version 3: DATA_LOSS"):
-        run(parse_settings([*model, "--max_num_load_retries=0"])[0])
+        run_with(*model, "--max_num_load_retries=0")
 
 
 def test_a_session_is_that_of_the_kit_unless_a_file_is_given(model, monkeypatch):
@@ -173,6 +178,22 @@ def test_a_session_is_that_of_the_kit_unless_a_file_is_given(model, monkeypatch)
     monkeypatch.setattr(local_server, "Loader", told)
     for given, executor in (("", "SINGLE_THREADED_EXECUTOR"), (os.devnull, "")):
         with pytest.raises(pytest.fail.Exception, match=f"^{executor}$"):
-            run(parse_settings([*model, f"--tensorflow_session_config_file={given}"])[0])
-    with pytest.raises(ValueError, match="must be a tensorflow.ConfigProto in text form"):
-        run(parse_settings([*model, f"--tensorflow_session_config_file={__file__}"])[0])
+            run_with(*model, f"--tensorflow_session_config_file={given}")
+
+
+def test_a_file_is_read_before_the_long_work_which_ctrl_c_ends_in_one_line(model, monkeypatch, capsys):
+    monkeypatch.setattr(server, "import_tensorflow", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(sys, "setswitchinterval", Mock())
+    files = [f"--{n}_file={__file__}" for n in ("model_config", "tensorflow_session_config", "batching_parameters")]
+    for flag in (*files, "--model_name=m"):
+        monkeypatch.setattr(sys, "argv", ["", *model, "--port=0", "--rest_api_port=0", "--enable_batching", flag])
+        status, told = server.main(), capsys.readouterr().err
+        assert (status, told.count("\n")) == (2 if flag in files else 130, 1)
+        assert told.startswith(f"error: {__file__} must be a " if flag in files else "interrupted\n")
+
+
+def test_a_file_of_models_that_changed_while_they_were_loaded_is_followed_and_a_mistake_told_once(caplog):
+    settings = SimpleNamespace(model_config_file=os.devnull, model_config_file_poll_wait_seconds=0.001)
+    models = Mock(reload=Mock(side_effect=[*[ServingError(StatusCode.UNKNOWN, "gone")] * 2, KeyboardInterrupt]))
+    pytest.raises(KeyboardInterrupt, local_server._follow, settings, models, [ModelConfig("m", "/m")])
+    assert models.reload.call_args.args == ([],) and caplog.text.count("is not followed: gone") == 1

@@ -66,7 +66,8 @@ class LiteRTTranslator:
 
     def __init__(self, directory, threads=None):
         directory = Path(directory)
-        versions = [path for path in directory.glob("[0-9]*") if path.name.isdigit()]
+        paths = [path for path in directory.glob("[0-9]*") if path.name.isascii() and path.name.isdecimal()]
+        versions = [path for path in paths if int(path.name) < 2**63]
         self.path = max(versions, key=lambda path: int(path.name)) if versions else directory
         self.files = [self.path / MODEL]
         self._model = self.files[0].read_bytes()  # kept, because a thread makes its interpreter when it is first needed
@@ -274,7 +275,7 @@ def main():
         translator = LiteRTTranslator(directory)
     except (OSError, ValueError, RuntimeError) as error:
         sys.exit(f"error: no LiteRT export at {directory}, or it is damaged: {error}")
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     while lines := list(islice(sys.stdin, 1 if sys.stdin.isatty() else CHUNK)):
         for translation in translator.translate([line.rstrip("\r\n") for line in lines]):
