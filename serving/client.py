@@ -208,7 +208,7 @@ class Client(contextlib.AbstractContextManager):
 
 
 def _is_address(url, grpc):
-    """Returns whether the one that is given has a host and a port, or is a URI of gRPC. A URL may leave its port out."""
+    """Returns whether the one that is given names a host and a port, or is a URI of gRPC. A URL needs no port."""
     with contextlib.suppress(ValueError):  # A port above 65535 raises it.
         if url is None:
             found = urlsplit(f"//{grpc}")

@@ -247,8 +247,7 @@ def test_scores_are_printed_even_if_the_translations_cannot_be_kept(program, loa
 def test_a_mistake_is_one_line_before_anything_is_translated(program, loaded, flags, message):
     status, lines, errors = program(*flags)
     assert (status, lines, len(errors)) == (2, [], 1)
-    assert errors[0].startswith("error: ") and message in errors[0]
-    assert not loaded
+    assert errors[0].startswith("error: ") and message in errors[0] and not loaded
 
 
 def test_what_is_not_installed_or_no_model_is_found_before_the_translation(program, work, monkeypatch):

@@ -75,8 +75,7 @@ def test_an_interrupted_file_is_gone_on_with_and_ends_as_if_never_interrupted(
     assert bar.call_args.kwargs.items() >= {"total": 7, "initial": 3 * chunks}.items()
     said = "the same command goes on from here\n"
     said += f"{target}: goes on after {3 * chunks} of 7 lines\n" if chunks else ""
-    assert capsys.readouterr().out == said
-    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    assert capsys.readouterr().out == said and sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
 def test_another_text_or_request_never_goes_on_with_it(source, tmp_path):

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -239,3 +240,10 @@ def test_similar_entries_without_their_package_are_one_line(asked, mistake, monk
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     line = mistake(translate, "--model_dir", "a", *TMX, "--tmx_threshold", "70")
     assert "need the package rapidfuzz, which is not installed: pip install 'rapidfuzz>=3,<4'" in line
+
+
+def test_a_line_that_is_refused_does_not_end_a_dialogue(capsys, monkeypatch):
+    monkeypatch.setattr("builtins.input", Mock(side_effect=["one", "two", EOFError]))
+    translate.converse(Mock(side_effect=[[["eins"]], UserError("no such line")]))
+    printed = capsys.readouterr()
+    assert printed.out == "eins\n" and "error: no such line\n" in printed.err

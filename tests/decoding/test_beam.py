@@ -119,8 +119,7 @@ def test_the_result_has_its_shapes_and_dtypes_and_live_hypotheses_without_eos():
     assert (ids.shape, ids.dtype) == ((5, 3, 13), tf.int32)
     assert (scores.shape, scores.dtype) == ((5, 3), tf.float32)
     assert (lengths.shape, lengths.dtype) == ((5, 3), tf.int32)
-    assert (ids.numpy()[0, :, 5:] == 4).all()
-    assert (np.diff(scores, axis=1) <= 0).all()
+    assert (ids.numpy()[0, :, 5:] == 4).all() and (np.diff(scores, axis=1) <= 0).all()
     assert scores.numpy()[1].tolist() == [0.0, UNFILLED_SCORE, UNFILLED_SCORE]  # one empty hypothesis
     assert lengths.numpy().tolist() == [[5] * 3, [0] * 3, [13] * 3, [3] * 3, [7] * 3]
     assert [x.shape for x in beam(Script(SEEDS[:2]), [0, 0])] == [(2, 3, 0), (2, 3), (2, 3)]

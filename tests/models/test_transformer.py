@@ -178,8 +178,7 @@ def test_memory_is_not_copied_for_each_hypothesis_and_the_cache_grows_by_one_pos
         state = shapes(step_by_step(model, ids, parents, start)[1] if positions else start)
         assert state["memory"] == (((B, groups, S, width),) * 2,) * N
         assert state["target"] == (((B, groups, positions * W, width),) * 2,) * N
-        assert state["history"] == (B, W, positions * W)
-        assert state["mask"] == (B, 1, 1, S)
+        assert state["history"] == (B, W, positions * W) and state["mask"] == (B, 1, 1, S)
     assert model.start(memory, 1)["history"] == ()  # a single hypothesis needs none
     recurrent = transformer(autoregression="ssru", dtype="mixed_bfloat16")
     start = recurrent.start(recurrent.encode(batch()["source_ids"]), W)

@@ -274,8 +274,7 @@ def test_a_signal_waits_until_its_update_is_saved_and_not_while_an_epoch_is_vali
     save.on_train_batch_begin(0)
     signal.raise_signal(signal.SIGINT)
     pytest.raises(Ended, update, save)
-    assert saved(save) == 2
-    assert update(save) == 3
+    assert saved(save) == 2 and update(save) == 3
     pytest.raises(Ended, signal.raise_signal, signal.SIGINT)
 
 

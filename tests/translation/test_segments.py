@@ -109,8 +109,7 @@ def divided(lengths, max_length, word_lengths=(1,), character_lengths=(1,), seed
 def test_parts_are_about_equal_and_begin_with_words():
     lengths = [3, 0, 37, 38, 101, 1009, 1]
     parts = divided(lengths, 37, word_lengths=(1, 2, 3, 5))
-    assert parts[:3] == [[3], [], [37]]
-    assert max(map(max, filter(None, parts))) <= 37
+    assert parts[:3] == [[3], [], [37]] and max(map(max, filter(None, parts))) <= 37
     assert all(max(part) - min(part) <= 9 for part in parts if part)
     assert len(parts[3]) == 2 and len(parts[5]) <= 1009 / (37 - 9 - 4) + 1
 

@@ -87,8 +87,7 @@ def divided(division, text):
 def test_a_character_without_a_piece_stays_where_it_is_and_divides_its_sentence(text):
     source, target = divisions_of(tokenizer(), tokenizer(), True, KNOWN)
     found, decoded, read = divided(source, text)
-    assert found == DIVIDED[text]
-    assert decoded == [READ.get(text, part.strip()) for part in read]
+    assert found == DIVIDED[text] and decoded == [READ.get(text, part.strip()) for part in read]
     assert source.respelled and not target.respelled  # a given translation is scored as it is
 
 
