@@ -1,6 +1,5 @@
 """A client for an exported model: a Python class, and a program that translates lines."""
 
-import argparse
 import contextlib
 import copy
 import itertools
@@ -17,7 +16,7 @@ from grpc import StatusCode
 from tqdm import tqdm
 
 from serving.connections import LANGUAGES, GrpcConnection, RestConnection, TextConnection, texts_of
-from serving.errors import ServingError
+from serving.errors import Parser, ServingError
 from serving.protection import Protection, read_glossary
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as long as the pause before.
@@ -265,8 +264,7 @@ def translate_lines(client, source, target, chunk, on_progress=None, **languages
 
 def parse_arguments(arguments=None):
     """Parses the flags: dict of arguments of `Client`, and of languages that are given."""
-    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="python -m serving.client", **how)
+    parser = Parser(prog="python -m serving.client", description=DESCRIPTION)
     server = parser.add_mutually_exclusive_group(required=True)
     server.add_argument("--url", help="REST API of the server, http://HOST:PORT")
     server.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")

@@ -1,5 +1,6 @@
-"""The one exception of serving, with the status that TensorFlow Serving would answer."""
+"""The one exception of serving, with the status that TensorFlow Serving would answer; and the mistakes of a user."""
 
+import argparse
 import traceback
 from pathlib import Path
 
@@ -13,6 +14,16 @@ STATUSES = {
 }
 HTTP_STATUS = {StatusCode[name]: status for status, names in STATUSES.items() for name in names.split()}
 CODES = {code.value[0]: code for code in StatusCode}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of flags whose help keeps its lines. A mistake ends the program with one line and exit status 2."""
+
+    def __init__(self, **how):
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
+
+    def error(self, message):
+        self.exit(2, f"error: {message} (--help lists all flags)\n")
 
 
 class ServingError(Exception):

@@ -1,6 +1,5 @@
 """The APIs of LibreTranslate and DeepL before any server of TensorFlow Serving's API. Needs no TensorFlow."""
 
-import argparse
 import gc
 import logging
 import os
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from serving.client import Client, add_protection_arguments
 from serving.deepl import app_of
+from serving.errors import Parser
 from serving.http_server import HttpServer, address_of, stop_on_signals
 from serving.keys import read_keys
 from serving.languages import Languages, newest_languages, written
@@ -33,8 +33,7 @@ DESCRIPTION = """Offer {what}, and translate with a server of TensorFlow Serving
 
 def parse_arguments(arguments=None, program="python -m serving.gateway", what="the APIs of LibreTranslate and DeepL"):
     """Parses the flags of a program that offers `what`."""
-    about, kind = DESCRIPTION.format(program=program, what=what), argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False, description=about, formatter_class=kind)
+    parser = Parser(prog=program, description=DESCRIPTION.format(program=program, what=what))
     parser.add_argument("--backend", required=True, help="server to ask: grpc://HOST:PORT or http://HOST:PORT")
     parser.add_argument("--model_name", default="translator", help="model to ask (default: %(default)s)")
     parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from serving.configuration import read_files
+from serving.errors import Parser
 from serving.http_server import bind
 from serving.versions import versions_in
 
@@ -68,19 +69,13 @@ allow_version_labels_for_unavailable_models per_process_gpu_memory_fraction
 """.split()
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise ValueError(f"{message} (--help lists all flags)")
-
-
 def parse_settings(arguments):
     """Parses a command line. A flag is --name=value or --name value; a boolean --name alone is true.
 
     Returns (argparse.Namespace with an attribute for each of `FLAGS`, list of the given flags `WITHOUT_EFFECT`).
-    Raises ValueError in one line for an unknown flag or an invalid value, SystemExit after --help and --version.
+    Raises ValueError in one line for an invalid value, SystemExit for an unknown flag, and after --help and --version.
     """
-    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = _Parser(prog="python -m serving.server", allow_abbrev=False, **how)
+    parser = Parser(prog="python -m serving.server", description=DESCRIPTION)
     for name, (kind, default, text) in FLAGS.items():
         text = text.replace("%", "%%") + ("" if default in (None, "") else f" (default: {default})")
         how = {"nargs": "?", "const": True, "metavar": "true|false"} if kind is boolean else {"metavar": kind.__name__}

@@ -1,6 +1,5 @@
 """A smoke test of a server: checks the behaviour that operators rely on, and prints a table."""
 
-import argparse
 import contextlib
 import functools
 import gzip
@@ -11,7 +10,7 @@ import numpy as np
 import urllib3
 
 from serving.connections import GrpcConnection, RestConnection, TextConnection, texts_of
-from serving.errors import ServingError
+from serving.errors import Parser, ServingError
 
 TEXTS = ["A man is riding a bicycle.", "Two dogs play in the snow.", "12 March 2026"]
 ODD_TEXTS = {
@@ -137,8 +136,7 @@ class Rest(Api):
 
 def parse_arguments(arguments=None):
     """Parses the flags."""
-    how = {"description": DESCRIPTION, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="python -m serving.smoke_test", **how)
+    parser = Parser(prog="python -m serving.smoke_test", description=DESCRIPTION)
     parser.add_argument("--url", help="REST API of the server, http://HOST:PORT")
     parser.add_argument("--grpc", help="gRPC API of the server, HOST:PORT")
     parser.add_argument("--model_name", default="translator", help="(default: translator)")
