@@ -22,7 +22,10 @@ def _without_starting_tensorflow():
         yield
         return
     package = types.ModuleType("tensorflow")
-    package.__path__ = importlib.util.find_spec("tensorflow").submodule_search_locations
+    if not (found := importlib.util.find_spec("tensorflow")):
+        missing = "the messages of TensorFlow Serving are missing: pip install tensorflow-serving-api"
+        raise ModuleNotFoundError(missing, name="tensorflow")
+    package.__path__ = found.submodule_search_locations
     sys.modules["tensorflow"] = package
     try:
         yield
