@@ -222,8 +222,7 @@ def settings_of_origin(given):
     before = next(
         (each for path, each in known.items() if Path(origin) in (path, Path(str(each.get("init_from"))))), {}
     )
-    names = _taken_from({**_DEFAULTS, **before})
-    return {name: before[name] for name in names if name in before}
+    return {name: before[name] for name in _taken_from({**_DEFAULTS, **before}) if name in before}
 
 
 def read_settings(path):

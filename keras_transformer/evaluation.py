@@ -10,6 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from keras_transformer.errors import UserError
 from keras_transformer.languages import language_of
+from keras_transformer.tags import direction_of
 from keras_transformer.words import count_words
 
 if TYPE_CHECKING:  # the translator loads TensorFlow, which files of translations do not need
@@ -147,7 +148,7 @@ def evaluate(
     check_tokenization(tokenize)
     if getattr(translator, "tags", None):
         translator = translator.between(options.pop("source_lang", None), target_lang)
-        target_lang = translator.tags.default_codes[1]
+    target_lang = target_lang or direction_of(translator)[1]
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
 
 
@@ -221,8 +222,7 @@ def _has_runs(metric: BLEU, references: list[list[str]]) -> bool:
 def finds_words(metric: BLEU | TER, references: list[list[str]]) -> bool:
     """Whether the tokens of a metric are about as many as the words of the references."""
     texts = references[0][:_SAMPLE]
-    tokens = sum(len(metric.tokenizer(text).split()) for text in texts)
-    return sum(map(count_words, texts)) < 2 * max(1, tokens)
+    return sum(map(count_words, texts)) < 2 * max(1, sum(len(metric.tokenizer(text).split()) for text in texts))
 
 
 def _named_metric(tokenize: str) -> BLEU:

@@ -127,7 +127,7 @@ def versions_in(export_dir):
         dict from int to Path.
     """
     found = [path for path in Path(export_dir).glob("[0-9]*") if path.name.isascii() and path.name.isdecimal()]
-    return {int(path.name): path for path in found if int(path.name) < 2**63}
+    return {int(path.name): path for path in found if int(path.name) < 2**63 and path.is_dir()}
 
 
 def remove_partial_files(directory):

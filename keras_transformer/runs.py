@@ -15,6 +15,7 @@ from keras_transformer.export.saved_model import SavedModelExport
 from keras_transformer.export.versions import export_version, version_directory
 from keras_transformer.files import versions_in
 from keras_transformer.process import find_tool
+from keras_transformer.tags import direction_of
 from keras_transformer.training import train as training
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.decide import languages_of
@@ -123,7 +124,9 @@ class Run:
             raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
         version_directory(export_dir, version)  # before the long work, it refuses one that exists
         directory = RunDirectory(self.path)
-        translator = self.translator(checkpoint, shortlist, **settings).between(source_lang, target_lang)
+        default = self.translator(checkpoint, shortlist, **settings)
+        translator = default.between(source_lang, target_lang)
+        is_default = direction_of(translator) == direction_of(default)
         samples = directory.samples.read_text(encoding="utf-8").split("\n")
         facts = {}
         if compiled:
@@ -137,7 +140,9 @@ class Run:
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
         about = {"license": license} if license else {}
-        shown = [text for text in samples if text.strip()][:EXAMPLES]
+        if checkpoint != "average" or self.others or not is_default:
+            about["evaluation"] = None  # that of the run is of other weights, of one model, or of another direction
+        shown = [text for text in samples if text.strip()][: EXAMPLES * is_default]
         about["examples"] = [*map(list, zip(shown, translator.translate(shown), strict=True))]
         origin = describe_run(directory) | languages | ensemble | about
         return export_version(export, export_dir, version, samples, origin)

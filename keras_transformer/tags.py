@@ -137,6 +137,12 @@ def load_tags(directory):
     return tags
 
 
+def direction_of(translator):
+    """(source, target), the codes of a translator's languages by default; None for each that is not known."""
+    tags = getattr(translator, "tags", None)
+    return tags.default_codes if tags else getattr(translator, "languages", (None, None))
+
+
 def piece_of(code):
     """The piece that tags a language in our own tokenizers: `<2de>`."""
     return f"<2{code}>"

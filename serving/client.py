@@ -78,7 +78,7 @@ class Client(contextlib.AbstractContextManager):
         model="translator",
         version=None,
         label=None,
-        timeout=30.0,
+        timeout=60.0,
         retries=5,
         max_batch_size=32,
         in_flight=4,
@@ -255,7 +255,8 @@ def _without_padding(pieces):
 
 def translate_lines(client, source, target, chunk, on_progress=None, **languages):
     """Translates binary lines to a binary stream, `chunk` lines at a time. Invalid UTF-8 becomes U+FFFD."""
-    texts = (line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig", "replace") for line in source)
+    lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in source)
+    texts = (line.decode("utf-8" if row else "utf-8-sig", "replace") for row, line in enumerate(lines))
     while lines := list(itertools.islice(texts, chunk)):
         translations = client.translate(lines, on_progress, **languages)
         target.write("".join(found.text.replace("\n", " ") + "\n" for found in translations).encode("utf-8"))

@@ -39,8 +39,8 @@ def read_keys(path):
     Raises ValueError for a file that cannot be read, and for a line of another form, with its number.
     """
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = file.read().splitlines()
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            lines = [line.rstrip("\r\n") for line in file]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read the keys {path}: {getattr(error, 'strerror', None) or error}") from None
     limits = {}

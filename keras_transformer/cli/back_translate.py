@@ -18,7 +18,8 @@ from keras_transformer.cli.flags import (
 from keras_transformer.cli.line_files import check_files, chunks_in, file_state, keep_record, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
-from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing, languages_of
+from keras_transformer.tags import direction_of
+from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing
 from keras_transformer.tools.lines import refuse_pipe
 
 log = logging.getLogger(__name__)
@@ -106,10 +107,10 @@ def main(arguments, options):
     model_dir = Path(arguments.model_dir).absolute()  # Beam's processes may work elsewhere
     how, given = {"batch_size": arguments.batch_size, **search}, languages(arguments)
     load_run = functools.partial(load_between, given, model_dir, arguments.checkpoint, **how)
-    real, synthetic = languages_of(arguments.model_dir)
     translator = load_run()
-    if translator.tags:
-        real, synthetic = translator.tags.default_codes
+    real, synthetic = direction_of(translator)
+    if None in (real, synthetic):
+        raise UserError(f"{arguments.model_dir}/corpus.json does not tell the languages of the run: put it back")
     drawn = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p")}
     sampling = {name: value for name, value in drawn.items() if value is not None}
     writing = Writing(arguments.method, arguments.tag, arguments.seed, sampling)

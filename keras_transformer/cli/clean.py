@@ -8,6 +8,7 @@ from pathlib import Path
 from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files
 from keras_transformer.cli.parser import Parser
+from keras_transformer.data.corpora import kind_of, open_corpus
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import available_cores, find_tool
 from keras_transformer.tools import check_new_directory
@@ -82,7 +83,8 @@ def parse_arguments(parser, words=None):
         raise UserError(f"--workers must be at least 1. Received: {arguments.workers}")
     if arguments.without and not arguments.near_held_out:
         raise UserError("--without has no effect with --near_held_out 0: leave one out")
-    if arguments.skip_bad_lines and not arguments.input.startswith("files:"):
+    kind = kind_of(arguments.input)
+    if arguments.skip_bad_lines and not (kind and kind.has_lines):
         raise UserError("--skip_bad_lines needs a corpus files:DIR: leave it out")
     for path in arguments.without:
         check_files(path, None)
@@ -116,10 +118,10 @@ def settings_of(arguments):
 
 def open_input(arguments):
     """The corpus to prepare. Two languages in a directory need no flags: the first of the alphabet is the source."""
-    from keras_transformer.data.corpora import open_corpus, split_pair
+    from keras_transformer.data.corpora import split_pair
     from keras_transformer.data.text_files import languages_in
 
-    if arguments.input.startswith("tfds:"):
+    if (kind := kind_of(arguments.input)) and kind.starts_tensorflow:
         console.import_tensorflow()
     languages = (arguments.source_lang, arguments.target_lang)
     if arguments.input.startswith("files:") and languages == (None, None) and not split_pair(arguments.input)[1]:

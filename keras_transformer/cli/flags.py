@@ -152,8 +152,8 @@ def _load_litert(arguments):
         translator = reader.LiteRTTranslator(path)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"no LiteRT export at {path}, or it is damaged: {error}") from error
-    if given := languages(arguments):
-        check_direction(read_export(translator.path)[1], **given)
+    translator.languages = read_export(translator.path)[1]
+    check_direction(translator.languages, **languages(arguments))
     return translator
 
 

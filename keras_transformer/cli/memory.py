@@ -6,7 +6,7 @@ from keras_transformer.cli.line_files import file_state
 from keras_transformer.cli.request import MODES
 from keras_transformer.errors import UserError, counted
 from keras_transformer.process import find_tool
-from keras_transformer.tools.exported import read_export
+from keras_transformer.tags import direction_of
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +66,7 @@ def _threshold(arguments):
 
 def _languages(translator, arguments):
     """(source, target): what the flags say, or else the model."""
-    tags = getattr(translator, "tags", None)
-    if arguments.litert:
-        known = read_export(translator.path)[1]
-    else:
-        known = tags.default_codes if tags else getattr(translator, "languages", (None, None))
+    known = direction_of(translator)
     languages = arguments.source_lang or known[0], arguments.target_lang or known[1]
     if None in languages:
         name = ("source_lang", "target_lang")[languages.index(None)]

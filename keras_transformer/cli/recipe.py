@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 from keras_transformer.cli import console
+from keras_transformer.cli.back_translate import check_has_text
 from keras_transformer.cli.line_files import check_files, chunks_in, file_state, reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
-from keras_transformer.data.corpora import open_corpus
+from keras_transformer.data.corpora import kind_of, open_corpus
 from keras_transformer.errors import UserError, counted
 from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
@@ -90,6 +91,7 @@ def parse_arguments(parser):
         raise UserError(f"--seed must be at least 0 and below 2^31. Received: {arguments.seed}")
     if arguments.monolingual:
         check_files(arguments.monolingual, None)
+        check_has_text(arguments.monolingual)
     if arguments.output.exists() and not arguments.output.is_dir():
         raise UserError(f"--output must be a directory. Received: {arguments.output}, a file")
     return arguments
@@ -145,8 +147,6 @@ def make_build(arguments, corpus):
         log.info("left out    %s of clean: it does not know %s or %s", step, corpus.source_lang, corpus.target_lang)
     if arguments.monolingual:
         lines = sum(len(chunk) for chunk in chunks_in(arguments.monolingual))
-        if not lines:
-            raise UserError(f"--monolingual {arguments.monolingual} has no text to translate")
         weight = max(0.0001, min(1.0, len(corpus.train) / lines))
     return Build(
         arguments.dataset,
@@ -241,7 +241,7 @@ def program():
     parser = make_parser()
     with console.program(parser.flags):
         arguments = parse_arguments(parser)
-        if arguments.dataset.startswith("tfds:"):
+        if (kind := kind_of(arguments.dataset)) and kind.starts_tensorflow:
             console.import_tensorflow()
         corpus = open_corpus(arguments.dataset, arguments.source_lang, arguments.target_lang)
         if arguments.dry_run:

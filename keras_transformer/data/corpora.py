@@ -251,8 +251,8 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which UTF-8 ca
 
 
 def _mended(pair: Pair) -> Pair:
-    """What a tokenizer reads of a pair."""
-    return mend(pair[0]), mend(pair[1])
+    """What a tokenizer reads of a pair at most, with `nfkc` or without."""
+    return mend(pair[0], nfkc=True), mend(pair[1], nfkc=True)
 
 
 def pairs_corpus(
@@ -667,5 +667,4 @@ def _tempered(amounts: list[Fraction], sizes: Sequence[int], temperature: float)
 
 def _whole(amounts: list[Fraction]) -> list[int]:
     """Rounds amounts to integers. Their sum is rounded, too."""
-    marks = accumulate(amounts, initial=Fraction(0))
-    return [round(after) - round(before) for before, after in pairwise(marks)]
+    return [round(after) - round(before) for before, after in pairwise(accumulate(amounts, initial=Fraction(0)))]

@@ -40,7 +40,7 @@ from keras_transformer.data.corpora import (
 )
 from keras_transformer.errors import CorpusError, counted
 from keras_transformer.files import reading
-from keras_transformer.languages import plain
+from keras_transformer.languages import own_codes
 
 T = TypeVar("T")
 _LISTED_FILES = 12
@@ -137,7 +137,7 @@ def open_aligned_files(source: Path, target: Path, skip_bad_lines: bool | None =
 def open_tsv_file(path: Path, source_lang: str, target_lang: str, skip_bad_lines: bool | None = None) -> TsvFile:
     """Opens a file of lines `source TAB target`.
 
-    A first line that is nothing but the two language codes, such as `de TAB en` or `DE TAB EN`, is a header: it is no
+    A first line that is nothing but the two language codes, such as `de TAB en` or `DEU TAB EN`, is a header: it is no
     pair, and says which column is which. Without one the first column is the source. There is no quoting. A third
     column is ignored, if every line has one.
 
@@ -155,12 +155,13 @@ def open_tsv_file(path: Path, source_lang: str, target_lang: str, skip_bad_lines
     """
     columns = _Columns()
     count, content, bad = _read_through(path, columns.fault_of, skip_bad_lines)
-    first_line = [plain(cell.strip()) for cell in next(_without(bad, _lines(path)), "").split("\t")[:2]]
-    is_header = sorted(first_line) == sorted(map(plain, (source_lang, target_lang)))
+    languages, first_line = (source_lang, target_lang), next(_without(bad, _lines(path)), "").split("\t")[:2]
+    named = own_codes(languages, [cell.strip() for cell in first_line])
+    is_header = sorted(named) == sorted(languages)
     size = count - len(bad) - int(is_header)
     if size == 0:
         raise CorpusError(f"{path} has {'a header' if is_header else counted(len(bad), 'bad line')}, but no pairs")
-    source_column = first_line.index(plain(source_lang)) if is_header else 0
+    source_column = named.index(source_lang) if is_header else 0
     return TsvFile(path, source_column, int(is_header), size, columns.number, {_part(path): content}, bad)
 
 
@@ -336,8 +337,7 @@ def languages_in(directory: str | Path) -> list[str]:
         CorpusError: if there is no such directory.
     """
     names = (name.removesuffix(".gz") for name in _file_names(Path(os.path.expanduser(directory))))
-    endings = {name.removeprefix("train.") for name in names if name.startswith("train.")}
-    return sorted(endings - {"tsv"})
+    return sorted({name.removeprefix("train.") for name in names if name.startswith("train.")} - {"tsv"})
 
 
 def describe_directory(directory: Path) -> str:

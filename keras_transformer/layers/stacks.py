@@ -290,8 +290,7 @@ class EncoderLayer(ShapedLayer):
             layer.build(x_shape)
 
     def call(self, x, attention_mask=None, training=False):
-        x = self.attend_to_self(x, attention_mask, training)
-        return self.feed_position(x, training)
+        return self.feed_position(self.attend_to_self(x, attention_mask, training), training)
 
     def attend_to_self(self, x, attention_mask, training=False):
         """The first sub-layer: self-attention, (B, S, D) -> (B, S, D)."""
@@ -378,8 +377,7 @@ class DecoderLayer(EncoderLayer):
         h = self.self_attention_residual.enter(x)
         h, cache = self.self_attention.step(h, position, cache, history, add)
         x = self.self_attention_residual(x, h)
-        x = self.attend_to_memory(x, projected_memory, source_mask)
-        return self.feed_position(x), cache
+        return self.feed_position(self.attend_to_memory(x, projected_memory, source_mask)), cache
 
 
 class Stack(ShapedLayer):

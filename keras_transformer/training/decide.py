@@ -58,8 +58,7 @@ class Machine(NamedTuple):
 
 def _multiplies_bfloat16(gpus):
     if gpus:
-        capability = tf.config.experimental.get_device_details(gpus[0]).get("compute_capability", (0, 0))
-        return capability[0] >= 8
+        return tf.config.experimental.get_device_details(gpus[0]).get("compute_capability", (0, 0))[0] >= 8
     cpu = Path("/proc/cpuinfo")
     words = set(cpu.read_text().split()) if cpu.exists() else set()
     # Without AMX, which a virtual machine may hide, an Intel processor multiplies float32 faster.
@@ -266,8 +265,7 @@ def decisions_of_467dcb2(config, pairs):
     sizes = _sizes(config, pairs, len(pairs), lambda passes: passes * tokens // _least_batches(config))
     sized = replace(config, batch_tokens=sizes["batch_tokens"])
     last_step = make_plan(sized, with_passes(pairs, sizes["passes"])).last_step
-    divided_for = config.batch_tokens or config.of_preset("batch_tokens")
-    return {**sizes, "last_step": last_step, "divided_for": divided_for}
+    return {**sizes, "last_step": last_step, "divided_for": config.batch_tokens or config.of_preset("batch_tokens")}
 
 
 def _sizes(config, pairs, taken, batch_of):

@@ -1,7 +1,6 @@
 """The scores of a finished model on the test set of every corpus, kept in results.yaml."""
 
 import logging
-import statistics
 from dataclasses import asdict
 
 import tensorflow as tf
@@ -46,9 +45,6 @@ def score_model(config, run, data, judge):
     for corpus, (other_split, other) in zip(first.others, others, strict=True):
         log.info("scored      %s: BLEU %.1f on its %s set", corpus.name, other.bleu, other_split)
         results["other_corpora"].append({"corpus": corpus.name, "set": other_split, **asdict(other)})
-    if first.is_multilingual:
-        results["mean_bleu"] = statistics.fmean([evaluation.bleu, *(other.bleu for _, other in others)])
-        log.info("scored      all corpora: BLEU %.1f on average", results["mean_bleu"])
     text = yaml.safe_dump(results, sort_keys=False)
     write_whole(run.results, lambda path: path.write_text(text, encoding="utf-8"))
     return split, evaluation

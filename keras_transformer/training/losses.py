@@ -434,8 +434,7 @@ def cross_entropy_of(probabilities, labels):
     """-log p_y float32 (N,), and whether no token is likelier, bool (N,), for probabilities (N, V) and labels (N,)."""
     of_labels = tf.gather_nd(probabilities, tf.stack([tf.range(tf.size(labels)), labels], axis=1))
     smallest = SMALLEST[probabilities.dtype]  # a smaller one is 0 in this dtype, and its logarithm infinite
-    cross_entropy = -tf.math.log(tf.maximum(tf.cast(of_labels, tf.float32), smallest))
-    return cross_entropy, of_labels >= largest(probabilities)
+    return -tf.math.log(tf.maximum(tf.cast(of_labels, tf.float32), smallest)), of_labels >= largest(probabilities)
 
 
 def largest(probabilities):

@@ -15,6 +15,7 @@ from keras_transformer.config import Config
 from keras_transformer.data.corpora import BAD_LINES
 from keras_transformer.errors import CheckpointError, FileError
 from keras_transformer.files import reading, remove_partial_files, write_whole
+from keras_transformer.languages import own_codes
 from keras_transformer.settings import SETTINGS
 from keras_transformer.tags import TAGS_FILE
 from keras_transformer.tokenizer import SHARED, SOURCE, TARGET
@@ -165,7 +166,8 @@ class RunDirectory:
         """How the run divides words for its BLEU in a language, by default its first one: a name, or "auto"."""
         decided = self.read_decided()
         kept = decided.get("tokenize", {})
-        return kept.get(target_lang or decided.get("target_lang")) or Config.load(self.config).tokenize
+        own = own_codes(kept, [target_lang or decided.get("target_lang")])[0]
+        return kept.get(own) or Config.load(self.config).tokenize
 
     def has_checkpoint(self):
         """Whether there is a run to resume."""

@@ -388,8 +388,7 @@ class Aligned(keras.layers.Layer):
         self.network = network
 
     def call(self, inputs, training=False):
-        memory = self.network.encode(inputs["source_ids"])
-        return self.network.align(inputs["target_ids"], memory, training)
+        return self.network.align(inputs["target_ids"], self.network.encode(inputs["source_ids"]), training)
 
 
 def _refuse_class_weight(class_weight):

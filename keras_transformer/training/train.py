@@ -60,10 +60,7 @@ def train(config, evaluate, choose_tokenization, corpus=None, owns_process=False
         UserError: for everything that the user can mend.
     """
     check_first(config, evaluate)
-    if owns_process and any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
-        # The cores cannot wait for the sizes of batches.
-        share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
-        owns_process = False
+    owns_process = owns_process and can_wait(config)
     group = Alone()
     if config.strategy == "multi_worker":
         group = find_tool("workers", "`strategy` multi_worker").Workers.meet(config.workers)
@@ -174,6 +171,14 @@ def make_network(config, data, policy):
     if config.lora_rank:
         add_adapters(network, config.lora_rank)
     return network
+
+
+def can_wait(config):
+    """Whether cores are shared out when sizes of batches are known. For a corpus that starts TensorFlow, it does so."""
+    if not any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
+        return True
+    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
+    return False
 
 
 def describe_model(network, config):

@@ -345,8 +345,7 @@ class ShowProgress(keras.callbacks.Callback):
 
 
 def _now(logs):
-    speed = f", {logs['tokens/s']:,.0f} tokens/s" if "tokens/s" in logs else ""
-    return f"loss {logs['loss']:.3f}{speed}"
+    return f"loss {logs['loss']:.3f}" + (f", {logs['tokens/s']:,.0f} tokens/s" if "tokens/s" in logs else "")
 
 
 def _measures(logs, prefix, suffix=""):

@@ -154,8 +154,7 @@ def limits_of(ids, extra_length, prefix=None, max_length=None, rows=None):
         return limits
     asked = tf.gather(max_length, rows)
     forced = tf.math.count_nonzero(prefix != PAD_ID, axis=1, dtype=tf.int32)
-    given = tf.minimum(asked, tf.maximum(limits, LONGEST_ASKED))
-    return tf.maximum(tf.where(asked > 0, given, limits), forced)
+    return tf.maximum(tf.where(asked > 0, tf.minimum(asked, tf.maximum(limits, LONGEST_ASKED)), limits), forced)
 
 
 def in_range(given, beam_size, length_penalty):

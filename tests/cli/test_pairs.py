@@ -219,7 +219,6 @@ def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_p
         (back_translate, ["--direct_num_workers", "2"], "unrecognized arguments: --direct_num_workers 2"),
         (back_translate, ["--batch_size", "0"], "--batch_size must be between 1 and"),
         (back_translate, ["--monolingual", "nowhere.en"], "cannot read nowhere.en"),
-        (back_translate, ["--model_dir", "nowhere"], "no run in nowhere: nowhere/corpus.json does not tell its"),
         (back_translate, ["--monolingual", "blank"], "has no text to translate"),
         (distil, ["--n_best", "5"], "--n_best must be at most the model's beam size, 4. Received: 5"),
         (distil, ["--n_best", "0"], "--n_best must be between 1 and"),

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_transformer.errors import CorpusError, FileError, counted
+from keras_transformer.data.text_files import lines_of
+from keras_transformer.errors import CorpusError, counted
 from keras_transformer.normalization import mend
 
 BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -95,7 +96,7 @@ def read_alignments(path, sources, targets):
         CorpusError: if the file does not fit the sentences.
         FileError: if it cannot be read.
     """
-    lines = _lines(path)
+    lines = list(lines_of(Path(path)))
     if len(lines) != len(sources):
         raise CorpusError(f"{path} has {counted(len(lines), 'line')}, but there are {counted(len(sources), 'pair')}")
     return [
@@ -138,7 +139,7 @@ def read_conllu(path, sentences):
         CorpusError: if the file is not CoNLL-U, or does not fit the sentences.
         FileError: if it cannot be read.
     """
-    blocks = [block for block in re.split(r"\n\s*\n", "\n".join(_lines(path))) if block.strip()]
+    blocks = [block for block in re.split(r"\n\s*\n", "\n".join(lines_of(Path(path)))) if block.strip()]
     if len(blocks) != len(sentences):
         there_are = counted(len(sentences), "sentence")
         raise CorpusError(f"{path} has {counted(len(blocks), 'parse')}, but there are {there_are}")
@@ -169,14 +170,3 @@ def _tree(block, sentence, place):
         raise CorpusError(f"{place}: its words {' '.join(surfaces)[:60]!r} are not those of {sentence[:60]!r}")
     of_surfaces = spans_of(surfaces)
     return Tree([of_surfaces[surface] for surface in spans], edges)
-
-
-def _lines(path):
-    """The lines of a text file; the last one may have a line end or not."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise FileError.of("read", path, error) from error
-    except UnicodeDecodeError:
-        raise CorpusError(f"{path}: not valid UTF-8") from None
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.config import PAD_ID
 from keras_transformer.errors import CorpusError, UserError, counted
+from keras_transformer.normalization import mend
 from keras_transformer.tokenizer import shift_right, with_eos
 from keras_transformer.tools.analysis import roles
 from keras_transformer.tools.analysis.annotations import characters_of, pieces_of_words, spans_of, spelling
@@ -198,7 +199,7 @@ def prepare(translator, texts, references, alignments=None, trees=None):
     pieces = [ids.with_values(tokenizer.pieces(ids.values)).to_list() for ids, tokenizer in of_sides]
     longest = translator.settings["max_length"]
     rows = list(zip(*(x.to_list() for x in encoded), strict=True))
-    is_blank = [not (text.strip() and reference.strip()) for text, reference in zip(texts, references, strict=True)]
+    is_blank = [not all(map(mend, pair)) for pair in zip(texts, references, strict=True)]
     kept = [i for i, ids in enumerate(rows) if not is_blank[i] and max(map(len, ids)) <= longest]
     if len(kept) < len(rows):
         log.info("%s left out: blank, or of more than %d pieces", counted(len(rows) - len(kept), "pair"), longest)

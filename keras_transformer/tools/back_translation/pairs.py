@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from keras_transformer.errors import UserError
 from keras_transformer.tools.back_translation.noise import DELETED, FILLER, FURTHEST, REPLACED, add_noise, seed_of
 
 RECORD = "back_translation.json"  # the origin of the pairs, so that another text or model never adds to them
@@ -12,20 +11,6 @@ METHODS = {
     "noised": f"the best translation with noise: {DELETED:.0%} of its words are left out, {REPLACED:.0%} become "
     f"{FILLER}, and words move past up to {FURTHEST} others",
 }
-
-
-def languages_of(model_dir):
-    """The languages that a run translates from and to, two str.
-
-    Raises:
-        UserError: if there is no such run.
-    """
-    from keras_transformer.training.run_directory import RunDirectory  # late: it imports TensorFlow
-
-    languages = RunDirectory(model_dir).languages()
-    if None in languages:
-        raise UserError(f"no run in {model_dir}: {model_dir}/corpus.json does not tell its languages")
-    return languages
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ echo {quoted} | python {place}/translate_litert.py
 ```""",
     "argos": """```bash
 argospm install {place}/{package}
-argos-translate --from-lang {source} --to-lang {target} {quoted}
+argos-translate --from-lang {codes[0]} --to-lang {codes[1]} {quoted}
 ```""",
     "hugging_face": """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -163,8 +163,7 @@ def how_to_run(manifest, place="."):
         prefix=f", target_prefix=[{prefix}]" if prefix else "",
         after_prefix=f"[{len(prefix)}:]" if prefix else "",
         package=manifest.get("package"),
-        source=run["source_lang"],
-        target=run["target_lang"],
+        codes=manifest.get("codes") or (run["source_lang"], run["target_lang"]),
     )
 
 
@@ -173,6 +172,6 @@ def limits(run):
     return (
         "- Text unlike its training text, other languages, and rare words: it may invent, repeat or leave out.\n"
         "- Names, numbers and units can be wrong. Have a person read what matters.\n"
-        f"- Sentences are translated one by one, without what stands around them. The seed of the training was "
+        f"- A line or a sentence is translated without what stands around it. The seed of the training was "
         f"{run['settings']['seed']}."
     )

@@ -14,14 +14,13 @@ import numpy as np
 
 from keras_transformer.data.corpora import Pair
 from keras_transformer.normalization import mend
-from keras_transformer.tools.cleaning.minhash import FUNCTIONS, bands, shingles, signatures, similarity
+from keras_transformer.tools.cleaning.minhash import bands, shingles, signatures, similarity
 from keras_transformer.tools.cleaning.rules import rules_of
 from keras_transformer.tools.cleaning.settings import CleaningSettings
 from keras_transformer.tools.cleaning.text import skeleton
 
 KEY_BYTES = 16  # The chance that two of a billion pairs share a key is one in 10^20.
 PAIR_ROWS, HELD_OUT_ROWS = 8, 4  # of a band: few comparisons among all pairs, and no held-out line overlooked
-PAIR_BANDS = FUNCTIONS // PAIR_ROWS
 STEPS = [field.name for field in fields(CleaningSettings)][1:]
 """The steps that drop pairs, in their order. A pair is dropped by the first one that finds fault with it."""
 

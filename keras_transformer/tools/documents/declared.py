@@ -2,13 +2,10 @@
 
 import codecs
 import re
-from pathlib import Path
 
-import yaml
-
+from keras_transformer import tags
 from keras_transformer.errors import UserError
-from keras_transformer.export.manifest import MANIFEST, read_manifest
-from keras_transformer.languages import locale_of
+from keras_transformer.languages import LONGEST_CODE, locale_of, parts_of
 
 # Where a format names its charset, which the pattern has as a group. Comments are no declarations.
 _XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
@@ -138,8 +135,8 @@ def direction_of(language):
 
 
 def is_same_language(code, other):
-    """Whether two codes are of one language, as "de-AT" and "de" are."""
-    return re.split("[-_]", code.strip().lower())[0] == re.split("[-_]", other.lower())[0]
+    """Whether two codes are of one language in one script: "de-AT" and "deu" are, "zh-Hans" and "zh-TW" are not."""
+    return parts_of(code.strip()[:LONGEST_CODE])[:2] == parts_of(other)[:2]
 
 
 def language_of(translator, given=None):
@@ -149,15 +146,9 @@ def language_of(translator, given=None):
         translator: as for `translate_bytes`. Of many languages, it is the default that counts, in the form of BCP 47.
         given: code of a user, for a translator of one direction; None: as its run or its export says.
     """
+    known = tags.direction_of(translator)[1]
     if getattr(translator, "tags", None):
-        return translator.tags.default_codes[1]
+        return known
     if given:
         return given
-    for path in getattr(translator, "files", ()):
-        for directory in Path(path).parents[:2]:
-            settings = [directory / name for name in ("results.yaml", "config.yaml") if (directory / name).exists()]
-            origins = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in settings]
-            origins += [read_manifest(directory).get("run") or {}] if (directory / MANIFEST).exists() else []
-            for language in filter(None, (origin.get("target_lang") for origin in origins)):
-                return language.replace("_", "-") if LANGUAGE.fullmatch(language) else None
-    return None
+    return known.replace("_", "-") if known and LANGUAGE.fullmatch(known) else None

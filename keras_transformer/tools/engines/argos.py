@@ -84,7 +84,8 @@ class ArgosExport(CTranslate2Export):
 
     def describe(self, directory):
         """The entries of the manifest for this format, a dict."""
-        return {"format": "argos", "weights": self.quantization, "package": self.package(directory).name}
+        package = self.package(directory).name
+        return {"format": "argos", "weights": self.quantization, "package": package, "codes": self.codes}
 
 
 def argos_code(code):

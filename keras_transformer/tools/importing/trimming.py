@@ -129,11 +129,11 @@ def corpus_files(paths):
 
 
 def texts_of(files):
-    """The lines of files, and of a table (.tsv) its columns: an iterator of str."""
+    """The lines of files, and of a table (.tsv) its first two columns: an iterator of str."""
     for file in files:
         is_table = ".tsv" in file.suffixes
         for line in lines_of(file):
-            yield from line.split("\t") if is_table else [line]
+            yield from line.split("\t")[:2] if is_table else [line]
 
 
 def needed_ids(model, texts):

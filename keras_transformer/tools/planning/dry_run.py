@@ -22,10 +22,10 @@ from keras_transformer.tools.planning.statistics import (
     count_repeated,
     spread,
 )
-from keras_transformer.training.decide import POLICIES, Begun, Machine, decide, start_devices
+from keras_transformer.training.decide import Begun, Machine, decide, start_devices
 from keras_transformer.training.preparation import check_resumable, check_same_corpus, prepare
 from keras_transformer.training.run_directory import RunDirectory
-from keras_transformer.training.train import build_trainer, outline
+from keras_transformer.training.train import build_trainer, can_wait, describe_model, outline
 
 WARM_UP, MEASURED = 3, 10  # updates before the clock starts, and then
 LITTLE = 2**30  # bytes that a rehearsal may take
@@ -46,9 +46,9 @@ def rehearse(config):
     with tempfile.TemporaryDirectory() as directory:
         run = RunDirectory(config.model_dir)
         begun, before = Begun.of(run), run.corpus_identity() if run.has_checkpoint() else None
-        asked = begun.completed(config)
+        asked, owns_process = begun.completed(config), can_wait(config)
         data = prepare(asked, RunDirectory(directory), before=before)
-        machine = Machine.here(owns_process=True)
+        machine = Machine.here(owns_process)
         config, data, plan, decided = decide(asked, data, machine, begun)
         strategy = start_devices(config, plan, machine)
         print("settings")
@@ -59,7 +59,7 @@ def rehearse(config):
         batches = count_batches(data.train, config.batch_tokens)
         print(f"epoch       {counted(batches, 'batch', 'batches')}; {counted(plan.last_step, 'update')} in all")
         network = outline(config, data)
-        print(f"model       {network.count_params():,} parameters, {config.preset}, {POLICIES[config.precision]}")
+        print(f"model       {describe_model(network, config)}")
         memory = estimate(config, data, strategy, network)
         print(f"memory      {memory.describe()}", flush=True)
         if refused := refusal(asked, data.corpus):

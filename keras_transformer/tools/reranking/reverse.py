@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.normalization import mend
+from keras_transformer.tags import direction_of
 from keras_transformer.translation.lines import of_one_or_many
 from keras_transformer.translation.results import Translation
 
@@ -67,7 +69,7 @@ def check_reverse(translator, reverse):
     """
     if translator.width < 2:
         raise UserError("`reverse` ranks the hypotheses of a beam, and `beam_size` is 1: choose a larger one")
-    source, target = translator.tags.default_codes if translator.tags else translator.languages
+    source, target = direction_of(translator)
     try:
         return reverse.between(target, source)
     except UserError as error:
@@ -80,7 +82,7 @@ def _distinct(translations):
     The reverse model reads a translation, and gives blank text the score 0: it would win.
     """
     first = {each.text: each for each in reversed(translations)}
-    return [each for each in translations if first[each.text] is each and each.text.strip()] or translations[:1]
+    return [each for each in translations if first[each.text] is each and mend(each.text)] or translations[:1]
 
 
 def _scores(translator, reverse, pairs):

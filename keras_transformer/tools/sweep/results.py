@@ -1,6 +1,7 @@
 """What the runs of a sweep have reached on the validation set: read from their directories, and compared."""
 
 import csv
+import math
 import re
 import statistics
 import struct
@@ -58,7 +59,8 @@ def read_result(path, best_by):
     if not curves["bleu"]:
         raise CheckpointError(f"{path} has no curves of validation in logs: remove it, and the run is trained again")
     updates = sorted(curves["bleu"])
-    best = max(updates, key=lambda update: BETTER[best_by] * curves[best_by][update])
+    values = {update: BETTER[best_by] * curves[best_by][update] for update in reversed(updates)}  # of equals, the last
+    best = max(values, key=lambda update: -math.inf if math.isnan(values[update]) else values[update])
     measures = {name: curves[name][best] for name in MEASURES}
     return Result(**measures, epoch=updates.index(best) + 1, parameters=parameters, minutes=seconds / 60)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.config import BOS_ID
-from keras_transformer.errors import CorpusError, FileError, UserError
+from keras_transformer.errors import CorpusError, UserError
 from keras_transformer.layers.attention import causal_mask
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.normalization import mend
@@ -201,10 +201,10 @@ def test_alignments_are_read_and_refused_where_they_do_not_fit(tmp_path):
         (tmp_path / "links").write_text(text, encoding="utf-8")
         with pytest.raises(CorpusError, match=message):
             read_alignments(tmp_path / "links", ["a", "b c"], ["x", "y"])
-    with pytest.raises(FileError, match="cannot read .*nowhere: No such file"):
+    with pytest.raises(CorpusError, match="cannot read .*nowhere: No such file"):
         read_alignments(tmp_path / "nowhere", [], [])
     (tmp_path / "latin").write_bytes(b"\xe4")
-    with pytest.raises(CorpusError, match="latin: not valid UTF-8"):
+    with pytest.raises(CorpusError, match="latin.*not valid UTF-8"):
         read_conllu(tmp_path / "latin", ["a"])
 
 

@@ -1,5 +1,4 @@
 import gzip
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -151,18 +150,10 @@ def test_xliff_declares_the_language_of_its_targets():
     assert translate_bytes(SAME, same.encode(), "xliff", target_lang="de").decode() == same
 
 
-def test_the_run_or_the_export_tells_the_language(tmp_path):
-    (tmp_path / "1").mkdir()
-    run, model = (SimpleNamespace(files=[tmp_path / path]) for path in ("checkpoints/1.npz", "1/saved_model.pb"))
-    assert language_of(run) is None and language_of(SAME) is None
-    for translator, name, content, language in (
-        (run, "config.yaml", {"target_lang": None}, None),
-        (run, "results.yaml", {"target_lang": "pt_br"}, "pt-br"),
-        (model, "1/export.json", {"run": {"target_lang": "ja"}}, "ja"),
-        (model, "1/export.json", {"run": {"target_lang": "target"}}, None),  # pairs have no code
-    ):
-        (tmp_path / name).write_text(json.dumps(content))  # which is YAML, too
-        assert language_of(translator) == language
+def test_the_model_tells_the_language():
+    for known, language in (((None, None), None), (("en", "pt_br"), "pt-br"), (("en", "target"), None)):
+        assert language_of(SimpleNamespace(languages=known)) == language  # pairs without languages have no code
+    assert language_of(SAME) is None
 
 
 def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_given():
