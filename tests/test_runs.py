@@ -136,11 +136,13 @@ def test_run_load_and_checkpoints_give_the_same_translator(run):
 
 def test_a_preset_can_be_changed_and_an_evaluation_is_that_of_the_translations():
     class Echo:
+        languages = ("en", "zh")
+
         def translate(self, texts, on_progress=None, **options):
             return [f"{text} {options['beam_size']}" for text in texts]
 
     found = kt.evaluate(Echo(), ["a b c d", "e"], ["a b c d 2", "f"], beam_size=2)
-    assert found == kt.measure(["a b c d 2", "e 2"], ["a b c d 2", "f"])
+    assert found == kt.measure(["a b c d 2", "e 2"], ["a b c d 2", "f"], target_lang="zh")
     assert kt.preset("big") == kt.Config(preset="big")
     assert (kt.preset("tiny", epochs=3).epochs, kt.preset("tiny", epochs=3).d_ff) == (3, 256)
 
@@ -250,7 +252,10 @@ def test_an_ensemble_of_equal_models_translates_as_one_does_and_is_exported_as_o
     monkeypatch.setattr("sys.argv", ["export.py", *flags, "--export_dir", str(tmp_path), "--version", "5"])
     export.program()
     assert "translates  " in capsys.readouterr().out
-    assert json.loads((tmp_path / "5/export.json").read_text())["run"]["ensemble"] == [str(path) for path in two_runs]
+    about = json.loads((tmp_path / "5/export.json").read_text())["run"]
+    assert (
+        about["ensemble"] == [str(path) for path in two_runs] and about["evaluation"] is None
+    )  # not that of the first
     assert kt.load(tmp_path).translate(texts) == [row.text for row in expected]
 
 

@@ -96,6 +96,7 @@ def test_lines_of_a_file_are_checked(tmp_path):
         ("\ufeffen\tde\r\none\teins\n", [("one", "eins")]),  # a header of both codes tells the order
         ("de\ten\neins\tone\n", [("one", "eins")]),
         ("DE\tEN \neins\tone\n", [("one", "eins")]),  # in whatever form
+        ("deu_Latn\ten-US\neins\tone\n", [("one", "eins")]),
         ("en\ten\none\teins\n", [("en", "en"), ("one", "eins")]),
     ],
 )

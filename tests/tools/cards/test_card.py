@@ -33,7 +33,9 @@ TAGS = {"source_tag": ">>de<< x", "source_end": "</s>", "target_prefix": "__de__
 @pytest.mark.parametrize("format", ["saved_model", "ctranslate2", "litert", "argos", "hugging_face"])
 def test_the_lines_that_run_a_format_stand_any_text(format):
     for tags in ({}, TAGS):
-        text = card_of({**MANIFEST, **tags, "format": format, "package": "translate-en_de-1_0.argosmodel"})
+        about = {"format": format, "package": "translate-en_de-1_0.argosmodel", "codes": ["en", "pb"]}
+        text = card_of({**MANIFEST, **tags, **about})
+        assert ("--to-lang pb" in text) == (format == "argos")
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
         for language, block in blocks:
             if language == "python":

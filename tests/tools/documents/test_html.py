@@ -81,6 +81,7 @@ def test_a_page_declares_the_language_of_its_translation_and_its_direction():
         ("<HTML class=x LANG=en>", "de", "<HTML class=x LANG=de>"),
         ('<html xml:lang="en" lang="en">', "de", '<html xml:lang="de" lang="de">'),
         ('<html hreflang="en" lang="de-AT">', "de", '<html hreflang="en" lang="de-AT">'),  # a kind of German
+        ('<html lang="zh-Hans">', "zh-TW", '<html lang="zh-TW">'),
         ('<html lang="en" dir="ltr">', None, '<html lang="en" dir="ltr">'),
     ):
         assert html_in_language(page.format(tag), "", language) == page.format(right)

@@ -109,6 +109,8 @@ def test_a_result_is_that_of_the_best_epoch_on_the_validation_set_and_a_run_with
     write_curves(file.parent, **CURVES)
     for best_by, measures in {"bleu": (12.5, 4.5, 16.0, 2), "loss": (11.0, 4.25, 8.0, 3)}.items():
         assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
+    write_finished(tmp_path / "nan", Config(), bleu=[0.0] * 3, loss=[math.nan, 2.0, 3.0], perplexity=[2.0] * 3)
+    assert [read_result(tmp_path / "nan", best_by).epoch for best_by in ("bleu", "loss")] == [3, 2]
     write_finished(tmp_path / "a", Config(), loss=[1.0])
     with pytest.raises(CheckpointError, match="a has no curves of validation in logs: remove it"):
         read_result(tmp_path / "a", "bleu")
