@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import io
 import logging
 import os
 import shlex
@@ -119,9 +118,9 @@ def program(flags=(), log_to=None):
         flags: names of the flags of the program, without dashes.
         log_to: stream for the log; standard output by default.
     """
-    for stream in (sys.stdin, sys.stdout, sys.stderr):  # not every terminal can write every sample
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace" if stream is sys.stdin else "backslashreplace")
+    for stream in (sys.stdout, sys.stderr):  # not every terminal can write every sample
+        with contextlib.suppress(AttributeError, OSError):  # a stream of another kind, or one that was moved
+            stream.reconfigure(errors="backslashreplace")
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     log, handler = logging.getLogger("keras_transformer"), _Lines(log_to or sys.stdout, flags)
     log.addHandler(handler)

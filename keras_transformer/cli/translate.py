@@ -165,6 +165,7 @@ def translate(arguments, request, translator, reverse=None):
         return request.lines(translator, texts, on_progress, reverse)
 
     if not (arguments.input or arguments.output) and sys.stdin.isatty() and sys.stdout.isatty():
+        sys.stdin.reconfigure(errors="replace")  # what is typed in another charset is a bad line
         return converse(answer)
     if arguments.input and arguments.output and are_regular(arguments.input, arguments.output):
         asked = all_asked(arguments, request, translator, *([reverse] if reverse else []))

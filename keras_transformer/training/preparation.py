@@ -26,7 +26,6 @@ from keras_transformer.data.encoded import LAYOUT, EncodedPairs, encode_pairs, f
 from keras_transformer.data.full_stops import UNKNOWN, Known, learn_known, load_known, save_known
 from keras_transformer.errors import CheckpointError, ConfigError, CorpusError, TokenizerError, counted
 from keras_transformer.files import write_whole
-from keras_transformer.normalization import mend
 from keras_transformer.process import find_tool
 from keras_transformer.protection import PLACEHOLDERS
 from keras_transformer.settings import SETTINGS
@@ -452,4 +451,4 @@ def validation_pairs(config, corpus):
 
 def first_filled(pairs, count):
     """The first pairs that are not blank, a list."""
-    return list(itertools.islice((pair for pair in pairs if all(map(mend, pair))), count))
+    return list(itertools.islice((pair for pair in pairs if pair[0].strip() and pair[1].strip()), count))
