@@ -15,12 +15,18 @@ from keras_transformer.cli.flags import (
     check_ranges,
     languages,
 )
-from keras_transformer.cli.line_files import check_files, chunks_in, file_state, keep_record, write_lines
+from keras_transformer.cli.line_files import (
+    check_files,
+    check_has_text,
+    chunks_in,
+    file_state,
+    keep_record,
+    write_lines,
+)
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import UserError
 from keras_transformer.tags import direction_of
 from keras_transformer.tools.back_translation.pairs import METHODS, RECORD, Writing
-from keras_transformer.tools.lines import refuse_pipe
 
 log = logging.getLogger(__name__)
 TAG = "<BT>"
@@ -92,13 +98,6 @@ def parse_arguments(parser):
     check_files(arguments.monolingual, None)
     check_has_text(arguments.monolingual)
     return arguments, others
-
-
-def check_has_text(path):
-    """Raises UserError for a file of blank lines, and FileError for one that cannot be read."""
-    refuse_pipe(path)
-    if not any(line.strip() for chunk in chunks_in(path) for line in chunk):
-        raise UserError(f"{path} has no text to translate")
 
 
 def main(arguments, options):

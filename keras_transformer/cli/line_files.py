@@ -17,7 +17,16 @@ from tqdm import tqdm
 
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.files import reading, write_whole
-from keras_transformer.tools.lines import BOM, CHUNK, FIRST_BYTES, check_text, chunks_of, packed, translate_lines
+from keras_transformer.tools.lines import (
+    BOM,
+    CHUNK,
+    FIRST_BYTES,
+    check_text,
+    chunks_of,
+    packed,
+    refuse_pipe,
+    translate_lines,
+)
 
 log = logging.getLogger(__name__)
 PAUSE = 0.1  # seconds: if no new line of a stream comes for so long, the lines so far are translated
@@ -183,6 +192,13 @@ def check_files(source, target):
             raise FileError(f"cannot write {target}: you may not write to {needed}")
     if source and os.path.exists(target) and os.path.samefile(source, target):
         raise UserError(f"the translation would take the place of its source. Received: {source} for both")
+
+
+def check_has_text(path):
+    """Raises UserError for a file of blank lines, and FileError for one that cannot be read."""
+    refuse_pipe(path)
+    if not any(line.strip() for chunk in chunks_in(path) for line in chunk):
+        raise UserError(f"{path} has no text to translate")
 
 
 def _raise_unreadable(path):

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from keras_transformer.cli import console
-from keras_transformer.cli.back_translate import check_has_text
-from keras_transformer.cli.line_files import check_files, chunks_in, file_state, reserved
+from keras_transformer.cli.line_files import check_files, check_has_text, chunks_in, file_state, reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
 from keras_transformer.data.corpora import kind_of, open_corpus
