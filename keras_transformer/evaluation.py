@@ -148,8 +148,13 @@ def evaluate(
     check_tokenization(tokenize)
     if getattr(translator, "tags", None):
         translator = translator.between(options.pop("source_lang", None), target_lang)
-    target_lang = target_lang or direction_of(translator)[1]
+    target_lang = target_lang or written_by(translator)
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)
+
+
+def written_by(translator: object) -> str | None:
+    """The code of the language that a translator writes by default; None for one that CLDR does not know."""
+    return next(filter(language_of, direction_of(translator)[1:]), None)
 
 
 def choose_tokenization(references: Sequence[str], target_lang: str | None) -> str:

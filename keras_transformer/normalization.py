@@ -46,7 +46,9 @@ def mend(text, nfkc=False):
     Returns:
         str, without line breaks.
     """
-    if text.isascii() and text.isprintable() and "  " not in text:
+    form = "NFKC" if nfkc else "NFC"
+    # What this does to no text: most texts end here, in a tenth of the time.
+    if text.isprintable() and "  " not in text and "\u034f" not in text and unicodedata.is_normalized(form, text):
         return text.strip()
-    text = unicodedata.normalize("NFKC" if nfkc else "NFC", _NEEDLESS_SPACE.sub("", INVISIBLE.sub("", text)))
+    text = unicodedata.normalize(form, _NEEDLESS_SPACE.sub("", INVISIBLE.sub("", text)))
     return _RUN.sub(" ", text).strip()

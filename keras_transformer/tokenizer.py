@@ -41,6 +41,7 @@ SIGN_OR_MARK = r"(?V1)[\p{P}\p{S}\p{Co}[\p{M}&&[\p{sc=Zyyy}\p{sc=Zinh}]&&\p{ccc=
 # Unicode's blocks of arrows, shapes, dingbats, notes and pictures, with the marks that make emoji of characters
 PICTURES = ((0x2190, 0x27BF), (0x2900, 0x297F), (0x2B00, 0x2BFF), (0x20E3, 0x20E3), (0xFE0E, 0xFE0F))
 PICTURES += ((0x1D000, 0x1D1FF), (0x1F000, 0x1FBFF))
+PRIVATE_PLANES = ((0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))  # of icons, too many to look at each of them
 _CHARACTERS = "".join(map(chr, [*range(0x21, 0xD800), *range(0xE000, 0xFFFE), *range(0x10000, 0x32400)]))
 _MAKING = threading.Lock()  # threads that trace graphs share one tokenizer
 SHARED, SOURCE, TARGET = "tokenizer.model", "source_tokenizer.model", "target_tokenizer.model"  # files of a directory

@@ -23,6 +23,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # Seconds. Each pause is up to twice as l
 NOT_GIVEN = {"prefix": "", "beam_size": 0, "max_length": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
 DTYPES = {"seed": np.int64, **dict.fromkeys(("beam_size", "max_length", "no_repeat_ngram", "top_k"), np.int32)}
 
+_SCHEMES_OF_GRPC = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:", "xds:")  # of its URIs
+
 DESCRIPTION = """Translate with a running server. Each line of input gives one line of output, in the same order.
 
   python -m serving.client --grpc localhost:8500 < new.en > new.de
@@ -208,10 +210,12 @@ class Client(contextlib.AbstractContextManager):
 
 def _is_address(url, grpc):
     """Returns whether the one that is given names a host and a port, or is a URI of gRPC. A URL needs no port."""
+    if url is None and grpc.startswith(_SCHEMES_OF_GRPC):
+        return True
     with contextlib.suppress(ValueError):  # A port above 65535 raises it.
         if url is None:
             found = urlsplit(f"//{grpc}")
-            return bool(found.hostname and found.port) or grpc.startswith(("dns:", "unix:"))
+            return bool(found.hostname and found.port)
         found = urlsplit(url)
         return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
     return False

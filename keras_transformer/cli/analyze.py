@@ -88,8 +88,7 @@ def parse_arguments(parser):
         raise UserError(f"--{given[0]} has no effect without --silence or --prune: leave it out")
     for path in (arguments.source, arguments.reference, arguments.alignments, arguments.conllu):
         check_files(path, None)
-    refuse_pipe(arguments.source)
-    refuse_pipe(arguments.reference)
+        refuse_pipe(path)
     return arguments
 
 

@@ -17,7 +17,6 @@ from keras_transformer.cli.line_files import check_files, write_lines
 from keras_transformer.cli.parser import Parser
 from keras_transformer.errors import FileError, UserError, counted
 from keras_transformer.process import find_tool
-from keras_transformer.tags import direction_of
 from keras_transformer.tools.lines import refuse_pipe
 from keras_transformer.translation.options import options_of
 
@@ -336,7 +335,7 @@ def translate_all(arguments, systems, translators, texts):
 
 def main(arguments):
     """Translates and scores."""
-    from keras_transformer.evaluation import check_tokenization
+    from keras_transformer.evaluation import check_tokenization, written_by
 
     systems, printed = systems_of(arguments), []
     texts, references = read_lines(systems)
@@ -347,7 +346,7 @@ def main(arguments):
     prediction = find_tool("comparison.prediction", "--perplexity") if arguments.perplexity else None
     comet = open_comet(arguments, rows, sources)
     translators = [load(system) for system in systems]  # a model that is missing is found early
-    known = [direction_of(each)[1] for each in translators]  # a file does not know its language
+    known = map(written_by, translators)  # a file does not know its language
     arguments.target_lang = next(filter(None, [arguments.target_lang, *known]), None)
 
     def say(line):

@@ -186,8 +186,9 @@ def check_files(source, target):
         raise FileError(f"cannot write {target}: it is a directory")
     if not os.path.exists(place):
         raise FileError(f"cannot write {target}: there is no directory {place}")
-    is_new, is_file = not os.path.exists(target), os.path.isfile(target)
-    for needed in [place] * (is_new or is_file) + [target] * (not is_new):  # a new file takes the place of an old one
+    is_new = not os.path.exists(target)
+    is_replaced = bool(source) and are_regular(source, target)  # by a new file; from a pipe, it is written itself
+    for needed in [place] * (is_new or is_replaced) + [target] * (not is_new):
         if not os.access(needed, os.W_OK):
             raise FileError(f"cannot write {target}: you may not write to {needed}")
     if source and os.path.exists(target) and os.path.samefile(source, target):

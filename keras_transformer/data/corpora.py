@@ -225,26 +225,26 @@ def hold_out(pairs: Iterable[Pair]) -> tuple[Kept, tuple[Pair, ...], str]:
     Raises:
         CorpusError: if there are not two pairs to divide.
     """
-    hashes = np.fromiter((hash(text) if all(text) else 0 for text in map(_mended, pairs)), np.int64)
-    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
-    first = first[hashes[first] != 0]  # a blank pair teaches and measures nothing
-    is_few = len(first) < _FEW
-    among = np.flatnonzero(hashes) if is_few else np.sort(first)
-    if len(among) < 2:
-        few = counted(len(among), "training pair is", "training pairs are")
-        raise CorpusError(f"no validation split, and {few} too few to hold any out for one")
-    count = max(1, min(_LARGEST_HOLD_OUT, len(among) // _HOLD_OUT_DIVISOR))
-    step = len(among) // count
-    chosen = among[step - 1 : step * count : step]
-    is_chosen = np.isin(np.arange(len(hashes)), chosen)
-    rest = Kept(pairs, ~(is_chosen if is_few else np.isin(group, group[chosen])))
-    note = f"no validation split: {count:,} of the {len(hashes):,} training pairs were held out for it"
-    copies = len(hashes) - len(rest) - count
+    hashes = np.fromiter(map(hash, pairs), np.int64)
+    alike = np.fromiter((hash(pair) if all(pair) else 0 for pair in map(_mended, pairs)), np.int64)
+    different = len(np.unique(alike[alike != 0]))  # a blank pair teaches and measures nothing
+    among = np.sort(np.unique(hashes, return_index=True)[1]) if different >= _FEW else np.arange(len(hashes))
+    filled = among[alike[among] != 0]
+    if len(filled) < 2:
+        are = counted(len(filled), "pair is", "pairs are")
+        raise CorpusError(f"no validation split, and {are} too few to hold any out for one")
+    step = len(among) // max(1, min(_LARGEST_HOLD_OUT, len(among) // _HOLD_OUT_DIVISOR))
+    places = np.searchsorted(filled, among[step - 1 :: step][:_LARGEST_HOLD_OUT])  # of a blank pair: the next
+    is_chosen = np.isin(np.arange(len(hashes)), filled[places.clip(max=len(filled) - 1)])
+    rest = Kept(pairs, ~(np.isin(alike, alike[is_chosen]) if different >= _FEW else is_chosen))
+    held_out = tuple(Kept(pairs, is_chosen))
+    note = f"no validation split: {len(held_out):,} of the {len(hashes):,} training pairs were held out for it"
+    copies = len(hashes) - len(rest) - len(held_out)
     if copies:
         note += f", and {counted(copies, 'copy', 'copies')} of these left out of training"
-    if is_few and len(first) < len(hashes):
-        note += f". There are only {len(first)} different pairs: copies of those held out stay in training"
-    return rest, tuple(Kept(pairs, is_chosen)), note
+    if different < min(_FEW, len(hashes)):
+        note += f". There are only {different} different pairs: copies of those held out stay in training"
+    return rest, held_out, note
 
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which UTF-8 cannot write
@@ -282,7 +282,7 @@ def pairs_corpus(
     notes: tuple[str, ...] = ()
     if validation is None:
         rest, held_out, note = hold_out(train)
-        train, validation, notes = list(rest), list(held_out), (note,)
+        train, validation, notes = rest, list(held_out), (note,)
     else:
         validation = _checked(validation, "validation")
     for name, split in (("pairs", train), ("validation", validation)):

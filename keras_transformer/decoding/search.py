@@ -97,13 +97,6 @@ def last_repeated(hypotheses):
     return take(hypotheses, tf.minimum(tf.range(hypotheses.scores.shape[1]), tf.maximum(found - 1, 0)))
 
 
-def with_columns(hypotheses, columns, pad_id):
-    """The hypotheses with `columns` columns of ids, at least as many as the longest needs."""
-    ids = hypotheses.ids[..., :columns]
-    missing = [[0, 0], [0, 0], [0, columns - tf.shape(ids)[2]]]
-    return hypotheses._replace(ids=tf.pad(ids, missing, constant_values=pad_id))
-
-
 def take(nest, indices):
     """Row by row the slots named by `indices`, int32 (B, W'), of every tensor (B, W, ...) of the nest."""
     return tf.nest.map_structure(lambda x: tf.gather(x, indices, batch_dims=1), nest)

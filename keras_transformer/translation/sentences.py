@@ -26,7 +26,7 @@ import regex
 
 from keras_transformer.data.full_stops import BEGINNING, WORD_BEFORE, FullStops
 from keras_transformer.normalization import SIMILAR
-from keras_transformer.tokenizer import PICTURES, ranges_of, without_piece, written
+from keras_transformer.tokenizer import PICTURES, PRIVATE_PLANES, ranges_of, without_piece, written
 from keras_transformer.words import LETTERS_AND_DIGITS
 
 BLANK = r"[\pZ\p{Cc}\p{Cf}]"  # separators, control and invisible formatting characters
@@ -116,7 +116,8 @@ def _classes(unread):
     similar = {c: other for c, other in SIMILAR.items() if c in unread and other not in unread}
     read_as = {other: [c for c in similar if similar[c] == other] for other in sorted({*similar.values()})}
     rules = tuple((f"[{ranges_of(characters)}]", other) for other, characters in read_as.items())
-    return ranges_of(unread), ranges_of(unread - similar.keys()), rules
+    private = written(PRIVATE_PLANES) if unread else ""
+    return ranges_of(unread) + private, ranges_of(unread - similar.keys()) + private, rules
 
 
 def _either_case(word):

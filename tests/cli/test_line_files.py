@@ -116,8 +116,8 @@ def test_files_that_cannot_be_read_or_written_are_named_at_once(source, tmp_path
     ):
         with pytest.raises(UserError, match=named):
             check_files(*given)
-    check_files(None, None)
-    check_files(source, tmp_path / "out")
+    for given in ((None, None), (source, tmp_path / "out")):
+        check_files(*given)
 
 
 NO_TEXT = {

@@ -199,6 +199,7 @@ def test_a_mistake_in_analysis_is_one_line_before_the_long_work(mistake, learned
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short").write_text("eins\n", encoding="utf-8")
     (tmp_path / "other").write_text(PARSE.replace("zero", "three") * 2, encoding="utf-8")
+    os.mkfifo("pipe")
     for flags, message in (
         (["--model_dir", "nowhere"], "no run in nowhere"),
         (["--source", "nowhere"], "cannot read nowhere: No such file"),
@@ -206,6 +207,7 @@ def test_a_mistake_in_analysis_is_one_line_before_the_long_work(mistake, learned
         (["--conllu", "short"], "has 1 parse, but there are 2 sentences"),
         (["--conllu", "other"], "parse 1: its words 'ten nine eight four three' are not those of 'ten nine"),
         (["--alignments", "short"], "has 1 line, but there are 2 pairs"),
+        *((["--" + name, "pipe"], "pipe, which can be read only once") for name in ("alignments", "conllu", "source")),
         (["--output", "short/report"], "cannot write short/report: Not a directory"),
         (["--sentences", 0], "--sentences must be at least 1. Received: 0"),
         (["--prune", 0.5], "--prune and --pruned_dir need each other"),

@@ -138,5 +138,4 @@ def test_a_recipe_that_is_killed_ends_with_the_weights_of_its_commands_run_by_ha
         line = line.replace(str(output), str(by_hand)).replace("python ", f"{python} ", 1)
         subprocess.run(line, shell=True, check=True, capture_output=True)
     expected, found = weights(by_hand / "both"), weights(output / "both")
-    assert expected.keys() == found.keys()
-    assert all(np.array_equal(expected[key], found[key]) for key in expected)
+    assert expected.keys() == found.keys() and all(np.array_equal(expected[key], found[key]) for key in expected)

@@ -69,8 +69,7 @@ def test_nothing_is_lost_between_chunks(encode, monkeypatch):
     whole = encode(pairs, 101)
     monkeypatch.setattr(encoded, "CHUNK", 7)
     in_chunks = encode(iter(pairs), 101)
-    assert in_chunks.source.lists() == whole.source.lists()
-    assert in_chunks.target.lists() == whole.target.lists()
+    assert in_chunks.source.lists() == whole.source.lists() and in_chunks.target.lists() == whole.target.lists()
     assert in_chunks.dropped == whole.dropped == {"blank on one side": 14, "longer than 101 tokens": 15}
     assert len(in_chunks) == len(PAIRS)
 
@@ -115,8 +114,7 @@ class Pieces:
 def test_ids_are_stored_in_the_smallest_type_that_holds_both_vocabularies(size, width, larger, tmp_path):
     tokenizers = [Pieces(size if larger == side else 97) for side in (0, 1)]
     pairs = encode_pairs([(f"4 {size - 1}", "5"), ("7", f"{size - 1}")], *tokenizers, 3, tmp_path)
-    assert pairs.source.lists() == [[4, size - 1], [7]]
-    assert pairs.target.lists() == with_eos([[5], [size - 1]])
+    assert pairs.source.lists() == [[4, size - 1], [7]] and pairs.target.lists() == with_eos([[5], [size - 1]])
     assert (tmp_path / "source_ids").stat().st_size == 3 * width
 
 

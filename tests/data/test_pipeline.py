@@ -98,8 +98,7 @@ def test_every_epoch_has_every_pair_exactly_once_and_does_not_go_from_short_to_l
 def test_evaluation_has_every_pair_exactly_once_in_shapes_that_are_known_before(pairs):
     dataset = evaluation_batches(pairs, BUDGET)
     batches = read(dataset)
-    assert Counter(pairs_in(batches)) == Counter(CORPUS)
-    assert len(batches) == count_batches(pairs, BUDGET) > 2
+    assert Counter(pairs_in(batches)) == Counter(CORPUS) and len(batches) == count_batches(pairs, BUDGET) > 2
     assert equal(batches, read(dataset))
     assert batch_shapes(pairs, BUDGET) == [(*source.shape, labels.shape[1]) for source, _, labels in batches]
 
@@ -130,8 +129,7 @@ def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
     corpus = [*CORPUS[:29], ((5,) * 211, (7,)), ((11,), (13,) * 113)]  # 113 and eos are one too many
     batches = read(training_batches(encode(corpus), BUDGET, seed=1), count_batches(encode(corpus), BUDGET))
     over = [batch for batch in batches if max(batch[0].size, batch[1].size) > BUDGET]
-    assert Counter(pairs_in(over)) == Counter(corpus[-2:])
-    assert all(len(batch[0]) == 1 for batch in over)
+    assert Counter(pairs_in(over)) == Counter(corpus[-2:]) and all(len(batch[0]) == 1 for batch in over)
     assert Counter(pairs_in(batches)) == Counter(corpus)
 
 
@@ -141,8 +139,7 @@ def test_little_is_padded_and_batches_are_full():
     plan = plan_batches(sources, targets, 2003)
     positions = [(len(rows) * sources[rows].max(), len(rows) * targets[rows].max()) for rows in plan]
     padding = 1 - (sources.sum() + targets.sum()) / np.sum(positions)
-    assert padding < 0.15
-    assert np.mean([max(sides) for sides in positions]) > 0.9 * 2003
+    assert padding < 0.15 and np.mean([max(sides) for sides in positions]) > 0.9 * 2003
 
 
 def test_the_order_and_the_company_depend_on_seed_and_epoch_alone(pairs):
@@ -268,8 +265,7 @@ def test_the_pairs_that_go_together_depend_on_the_seed_and_change_after_each_cyc
     shares = [Share(70, Fraction("0.5"))]
     same = np.ones(70, int), np.ones(70, int)  # of one length: only the ties decide
     first = [frozenset(rows_of_epoch(shares, *same, seed, epoch).tolist()) for seed in (5, 7) for epoch in (0, 2)]
-    assert len(set(first)) == 4
-    assert frozenset(rows_of_epoch(shares, *same, 5, 0).tolist()) == first[0]
+    assert len(set(first)) == 4 and frozenset(rows_of_epoch(shares, *same, 5, 0).tolist()) == first[0]
 
 
 def test_pairs_are_sorted_by_width_then_source_length_in_fours_then_ties():

@@ -182,6 +182,8 @@ def test_an_address_and_a_timeout_that_cannot_be_are_refused_at_once():
     given = [*({"url": url} for url in urls), *({"grpc": address} for address in addresses), {}]
     for options in [*given, *({"grpc": "[::1]:1", "timeout": seconds} for seconds in (0, -1, float("nan")))]:
         assert "must be" in str(pytest.raises(ValueError, Client, **options).value)
+    for address in ("dns:translator:8500", "dns:///translator:8500", "unix:serving.sock", "ipv4:10.0.0.1:8500"):
+        Client(grpc=address).close()
 
 
 def test_the_timeout_ends_a_request_that_takes_too_long_and_its_repetitions(api):

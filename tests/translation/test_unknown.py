@@ -57,7 +57,7 @@ DIVIDED = {
     "It is here! It is": "|It is here|! |It is|",
     "one ★ two": "|one| ★ |two|",
     "one 今天, two": "|one| 今天|, two|",
-    "Tur★key": "|Tur|★|key|",
+    "Tur★key \U000f0001": "|Tur|★|key| \U000f0001",
     "one 👩‍🚀 🇩🇪 two": "|one| 👩‍🚀 🇩🇪 |two|",
     "1\ufe0f\u20e3 one": "|1|\ufe0f\u20e3 |one|",
     "one\n※\ntwo ※\r\n three": "|one|\n※\n|two| ※\r\n |three|",

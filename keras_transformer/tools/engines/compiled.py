@@ -218,9 +218,16 @@ def _go_on(plain, owners, state, found):
     columns = tf.maximum(tf.reduce_max(state.limits), tf.shape(found.ids)[2])
     state = search.take_rows(state, left)
     hypotheses = {name: x for name, x in state._asdict().items() if isinstance(x, search.Hypotheses)}
-    state = state._replace(**{name: search.with_columns(x, columns, plain.pad_id) for name, x in hypotheses.items()})
+    state = state._replace(**{name: _with_columns(x, columns, plain.pad_id) for name, x in hypotheses.items()})
     more = search.search(plain.advance, state, plain.results)
-    return _scattered(search.with_columns(found, columns, plain.pad_id), tf.gather(owners, left), more)
+    return _scattered(_with_columns(found, columns, plain.pad_id), tf.gather(owners, left), more)
+
+
+def _with_columns(hypotheses, columns, pad_id):
+    """The hypotheses with `columns` columns of ids, at least as many as the longest needs."""
+    ids = hypotheses.ids[..., :columns]
+    missing = [[0, 0], [0, 0], [0, columns - tf.shape(ids)[2]]]
+    return hypotheses._replace(ids=tf.pad(ids, missing, constant_values=pad_id))
 
 
 def _compacted(owners, state, rows, nobody):

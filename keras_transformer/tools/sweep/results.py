@@ -59,8 +59,10 @@ def read_result(path, best_by):
     if not curves["bleu"]:
         raise CheckpointError(f"{path} has no curves of validation in logs: remove it, and the run is trained again")
     updates = sorted(curves["bleu"])
-    values = {update: BETTER[best_by] * curves[best_by][update] for update in reversed(updates)}  # of equals, the last
+    values = {update: BETTER[best_by] * curves[best_by][update] for update in updates}
     best = max(values, key=lambda update: -math.inf if math.isnan(values[update]) else values[update])
+    if values[best] == 0:  # a run keeps the last of such epochs, see `KeepWeights`, and the first of other equals
+        best = max(update for update in updates if values[update] == 0)
     measures = {name: curves[name][best] for name in MEASURES}
     return Result(**measures, epoch=updates.index(best) + 1, parameters=parameters, minutes=seconds / 60)
 

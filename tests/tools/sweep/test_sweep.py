@@ -111,6 +111,8 @@ def test_a_result_is_that_of_the_best_epoch_on_the_validation_set_and_a_run_with
         assert read_result(tmp_path, best_by) == Result(*measures, parameters=1234567, minutes=170 / 60)
     write_finished(tmp_path / "nan", Config(), bleu=[0.0] * 3, loss=[math.nan, 2.0, 3.0], perplexity=[2.0] * 3)
     assert [read_result(tmp_path / "nan", best_by).epoch for best_by in ("bleu", "loss")] == [3, 2]
+    write_finished(tmp_path / "equal", Config(), bleu=[1.0, 100.0, 100.0], loss=[2.0] * 3, perplexity=[2.0] * 3)
+    assert read_result(tmp_path / "equal", "bleu").epoch == 2  # which a run keeps
     write_finished(tmp_path / "a", Config(), loss=[1.0])
     with pytest.raises(CheckpointError, match="a has no curves of validation in logs: remove it"):
         read_result(tmp_path / "a", "bleu")
