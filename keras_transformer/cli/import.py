@@ -36,7 +36,7 @@ def make_parser():
         "--languages",
         metavar="CODES",
         help="several languages of the model, such as en,de,fr, or all; the first two are the default direction, "
-        "unless `source_lang` and `target_lang` name it. With all, they are needed",
+        "unless `source_lang` and `target_lang` name it. With all, they are needed. Of OPUS-MT, the source comes first",
     )
     parser.add_argument(
         "--trim_vocabulary",

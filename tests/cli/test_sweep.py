@@ -137,8 +137,7 @@ def test_a_signal_stops_the_run_under_way_and_the_same_command_goes_on(swept, ma
     thread.start()
     status, lines, trained = swept()
     thread.join()
-    assert (status, trained) == (code, NAMES[:2])
-    assert lines[-1] == "[2/4] stopped     update 7 is saved"
+    assert (status, trained) == (code, NAMES[:2]) and lines[-1] == "[2/4] stopped     update 7 is saved"
     status, lines, trained = swept()
     assert (status, trained) == (0, NAMES[1:]) and len([line for line in lines if "trained" in line]) == 3
 

@@ -13,9 +13,9 @@ from keras_transformer.data.corpora import (
     hold_out,
     identity_of,
     mix,
-    pairs_corpus,
     open_corpora,
     open_corpus,
+    pairs_corpus,
     split_pair,
     split_weight,
 )
@@ -134,8 +134,7 @@ def test_replayed_corpora_divide_the_share_of_an_epoch_that_was_asked_for_by_the
 def test_what_follows_the_last_at_sign_is_a_pair_of_languages_if_it_is_no_directory(tmp_path):
     (tmp_path / "a@en-de").mkdir()
     for spec in ("files:data/a", "files:me@host/a", "tfds:ted/pt_to_en:1.0.0", f"files:{tmp_path}/a@en-de"):
-        assert split_pair(spec) == (spec, None)
-        assert split_pair(f"{spec}@de-en") == (spec, ("de", "en"))
+        assert split_pair(spec) == (spec, None) and split_pair(f"{spec}@de-en") == (spec, ("de", "en"))
         assert split_pair(f"{spec}@pt_BR-zh_Hant") == (spec, ("pt_BR", "zh_Hant"))
     for text in ("", "en", "en-", "-en", "pt-BR-en"):
         with pytest.raises(CorpusError, match=f"such as @en-de or @pt_BR-en, .*. Received: files:a@{text}$") as caught:

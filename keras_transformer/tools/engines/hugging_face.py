@@ -41,6 +41,7 @@ CLASSES = {  # (pre_norm, embedding_norm) -> the class, and the positions that i
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "gelu_sigmoid": "quick_gelu", "silu": "silu"}
 MODEL_TYPES = {MARIAN: "marian", M2M100: "m2m_100", MBART: "mbart"}
 MOST_INPUT = 1024  # positions of a table of sinusoids
+EPSILON = 1e-5  # of every layer normalisation there; the proof measures what it changes for a run with a smaller one
 SEARCH = Path(__file__).with_name("transformers_search.py")
 
 
@@ -211,6 +212,7 @@ def class_of(model):
         f"positions={shape.positions}, pre_norm={shape.pre_norm}, embedding_norm={shape.embedding_norm}": (
             shape.positions not in positions
         ),
+        f"layer_norm_epsilon={shape.layer_norm_epsilon}": shape.layer_norm_epsilon > EPSILON,
         "decoder=ssru": shape.autoregression == "ssru",
         f"heads={shape.heads}": shape.heads is not None,
         f"d_key={shape.d_key}": key * shape.num_heads != shape.d_model,

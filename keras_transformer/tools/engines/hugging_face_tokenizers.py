@@ -8,6 +8,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from keras_transformer.tags import direction_of
 from keras_transformer.tools.engines.greedy import vocabulary
 
 NEVER = -50.0  # the bias of the logit of a piece that is never predicted lies below it
@@ -76,7 +77,7 @@ def save_marian(directory, translator, tables):
     named = {"vocab.json": tables[0], **({"target_vocab.json": tables[1]} if is_separate else {})}
     pieces = {name: [*table.pieces[:-1], PAD] for name, table in named.items()}
     save_pieces(directory, [translator.source_tokenizer, translator.target_tokenizer], pieces)
-    languages = dict(zip(("source_lang", "target_lang"), translator.languages, strict=True))
+    languages = dict(zip(("source_lang", "target_lang"), direction_of(translator), strict=True))
     told = {
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": is_separate,

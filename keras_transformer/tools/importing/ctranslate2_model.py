@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.languages import own_codes
+from keras_transformer.languages import ARGOS, own_codes
+from keras_transformer.tags import check_direction
 from keras_transformer.tools.importing.ctranslate2_weights import Weights
 from keras_transformer.tools.importing.foreign import ForeignModel
 from keras_transformer.tools.importing.marian_mt import tag_of, tag_pieces
@@ -54,16 +55,15 @@ def read_directory(directory, source_lang=None, target_lang=None, languages=None
         raise ImportedModelError("a model of CTranslate2 has one direction here: leave out `languages`")
     weights = Weights(file_in(directory, MODEL))
     config, told = read_config(directory, weights.config), read_told(Path(directory))
+    check_direction((told.get("source_lang"), told.get("target_lang")), source_lang, target_lang)
     if not told:
         table = read_table(Path(directory), "source", config)
         told = tokens_around(config, table, source_lang, target_lang, directory)
         source_lang, target_lang = told.get("source_lang", source_lang), told.get("target_lang", target_lang)
     source, target, tokenizers, frame = read_vocabularies(Path(directory), config, told, weights.starts_from_zero)
     model = weights.settings()
-    if not model["share_vocabulary"] or source.names != target.names:
-        model["share_vocabulary"] = False
-    elif len(tokenizers) == 1:
-        target = source
+    model["share_vocabulary"] &= source.names == target.names
+    target = source if model["share_vocabulary"] else target
     epsilon = config["layer_norm_epsilon"]
     named = {
         "source_lang": source_lang or told.get("source_lang"),
@@ -104,7 +104,10 @@ def read_package(path, source_lang=None, target_lang=None, languages=None):
                 f"{path} has no sentencepiece.model: a package with another tokenizer has no equal"
             )
         (roots[0] / "sentencepiece.model").rename(roots[0] / "model" / "tokenizer.model")
-        named = (source_lang or about.get("from_code"), target_lang or about.get("to_code"))
+        own = (code if isinstance(code, str) else None for code in (about.get("from_code"), about.get("to_code")))
+        own, given = ([ARGOS.get(code, code) for code in codes] for codes in (own, (source_lang, target_lang)))
+        check_direction(own, *given)
+        named = (code or known for code, known in zip(given, own, strict=True))
         foreign = read_directory(roots[0] / "model", *named, languages)
         weights = foreign.weight.__self__
         weights.tensors = {name: np.array(weights.tensors[name]) for name in weights.tensors}

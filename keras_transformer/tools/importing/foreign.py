@@ -22,7 +22,7 @@ class ForeignModel:
     Attributes:
         settings: dict of settings of `Config` that describe the model and its languages.
         tokenizers: SentencePiece models with our ids, bytes, of source and target; one for both if they are the same.
-        source, target: `Vocabulary`; the same object if they share it.
+        source, target: `Vocabulary`; the same object with the setting `share_vocabulary`.
         weight: function from the path of one of our weights to their array, laid out as ours, with their rows.
         tags: `LanguageTags` of a run of several languages, by our ids; None for one direction.
     """

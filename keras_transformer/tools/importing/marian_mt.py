@@ -1,6 +1,7 @@
 """`MarianMTModel` of Hugging Face: OPUS-MT. source.spm and target.spm divide text, vocab.json has the ids of pieces."""
 
 from keras_transformer.config import EOS_ID
+from keras_transformer.errors import UserError
 from keras_transformer.languages import own_codes
 from keras_transformer.tags import check_direction
 from keras_transformer.tools.importing import tokenizer_json
@@ -76,6 +77,8 @@ def read_vocabularies(directory, config, source_lang, target_lang, languages=Non
     frame = before, after, []
     if languages is None:  # of several targets, the tags decide
         check_direction((told.get("source_lang"), None if tags else told.get("target_lang")), source_lang, target_lang)
+    else:
+        check_source(told.get("source_lang"), many.default[0], languages)
     given = {"source_lang": source_lang, "target_lang": target_lang}
     settings = {
         "share_vocabulary": is_shared,
@@ -141,6 +144,23 @@ def before_source(tags, directory, source_lang, target_lang, languages):
     if others:
         raise ImportedModelError("a tag must be one piece: give `source_lang` and `target_lang`, and no `languages`")
     return [*first], many
+
+
+def check_source(own, source, languages):
+    """Refuses several target languages that begin with another source than that of the model.
+
+    Args:
+        own: the source language in the files of the model, or None.
+        source: that of the run: `source_lang`, or else the first of `languages`.
+        languages: list of codes.
+    """
+    try:
+        check_direction((own, None), source)
+    except UserError:
+        raise ImportedModelError(
+            f"the model translates from {own}: name it first in `languages`, or by `source_lang`. Received: "
+            f"source language {source}, languages={','.join(languages)}"
+        ) from None
 
 
 def languages_of(described):

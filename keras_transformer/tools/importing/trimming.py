@@ -78,7 +78,7 @@ def trimmed(foreign, corpus):
     of_source, of_target = needed[0] | {*before, *after}, needed[-1] | {*start}
     if foreign.tags:
         of_source |= {id for side in foreign.tags.sides.values() for id in side.values()}
-    if foreign.source is foreign.target:
+    if is_shared := foreign.settings["share_vocabulary"]:
         of_source = of_target = of_source | of_target
     kept = [Kept(np.array(sorted(ids))) for ids in (of_source, of_target)]
     frame = "/".join(",".join(map(str, ids)) for ids in (kept[0].new(before), kept[0].new(after), kept[1].new(start)))
@@ -89,7 +89,7 @@ def trimmed(foreign, corpus):
         settings={**foreign.settings, "frame": foreign.settings["frame"] and frame},
         tokenizers=[each.tokenizer(model) for each, model in zip(kept, models, strict=False)],
         source=source,
-        target=source if foreign.source is foreign.target else kept[1].vocabulary(foreign.target),
+        target=source if is_shared else kept[1].vocabulary(foreign.target),
         tags=foreign.tags and kept[0].tags(foreign.tags),
     )
 
@@ -101,7 +101,7 @@ def describe(foreign, kept):
         foreign: `ForeignModel`, as it was before.
         kept: `Kept` of the source and of the target.
     """
-    is_tied, is_shared = foreign.settings["tie_embeddings"], foreign.source is foreign.target
+    is_tied, is_shared = foreign.settings["tie_embeddings"], foreign.settings["share_vocabulary"]
     matrices = {"source": int(not (is_tied and is_shared)), "target": 1 if is_tied else 2}
     rows = 0
     for name, before, after in zip(matrices, (foreign.source, foreign.target), kept, strict=True):

@@ -17,7 +17,7 @@ from keras_transformer.errors import ExportError
 from keras_transformer.models.recurrent import RecurrentNetwork
 from keras_transformer.tools.engines import hugging_face
 from keras_transformer.tools.engines.hugging_face import HuggingFaceExport
-from keras_transformer.tools.engines.hugging_face_tokenizers import IdTable, fast_tokenizer, save_fast
+from keras_transformer.tools.engines.hugging_face_tokenizers import IdTable, fast_tokenizer, save_fast, save_marian
 from keras_transformer.tools.importing import import_model
 from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.tools.importing.tokenizer_json import around_text
@@ -62,8 +62,7 @@ def test_the_fast_tokenizer_divides_and_joins_text_as_sentencepiece(kind, has_by
     for text in [*lines[:50], *ODD, *mixed]:
         assert fused(fast.encode(text).ids) == fused(oracle.encode(text)), text
     for text in [*lines[:50], *(["Füße find", "日本語 ộ 한국"] if has_bytes else [])]:
-        ids = oracle.encode(text)
-        assert fast.decode(ids) == oracle.decode(ids)
+        assert fast.decode(oracle.encode(text)) == oracle.decode(oracle.encode(text))
 
 
 def fused(ids):
@@ -79,9 +78,9 @@ def test_tokenizer_json_puts_the_tokens_around_a_text_and_reads_none_from_it(tmp
     fast = FastTokenizer.from_file(str(tmp_path / "tokenizer.json"))
     fast.encode_special_tokens = json.loads((tmp_path / "tokenizer_config.json").read_text())["split_special_tokens"]
     oracle = sentencepiece.SentencePieceProcessor(model_proto=run.source_tokenizer.model)
-    expected = [oracle.id_to_piece(4), *oracle.encode("one </s> two", out_type=str), "</s>"]
-    assert fast.encode("one </s> two").tokens == expected
-    assert around_text(tmp_path) == ([oracle.id_to_piece(4)], ["</s>"])
+    tag, text = oracle.id_to_piece(4), "one </s> two"
+    assert fast.encode(text).tokens == [tag, *oracle.encode(text, out_type=str), "</s>"]
+    assert around_text(tmp_path) == ([tag], ["</s>"])
     for damaged in ([1], {"single": [{"SpecialToken": {"id": "</s>"}}]}):
         (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": damaged}), "utf-8")
         with pytest.raises(ImportedModelError, match="no text in the template"):
@@ -107,46 +106,47 @@ def test_an_imported_marian_model_goes_out_as_it_came_in(tmp_path):
         assert theirs == ours
 
 
+def test_the_tokenizer_of_many_languages_names_the_exported_direction(tmp_path):
+    run = tiny.many_languages("source").between("de", "fr")
+    save_marian(tmp_path, run, [IdTable.marian(run.source_tokenizer, [run.model.source_embedding.matrix], None, 0)] * 2)
+    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (told["source_lang"], told["target_lang"]) == ("de", "fr")
+
+
 def test_the_papers_sinusoids_become_theirs_by_one_order_of_the_coordinates(tmp_path):
     """The first layer's queries of a source, in NumPy from the file, are those of the model."""
     run = translator(attention_bias=True)
     HuggingFaceExport(run).write(tmp_path)
     tensors, config = load_file(tmp_path / "model.safetensors"), json.loads((tmp_path / "config.json").read_text())
     assert config["architectures"] == ["MarianMTModel"] and config["scale_embedding"]
-    ids = run.source_tokenizer.tokenize(["one two three"])[0]
-    width = config["d_model"]
+    ids, width = run.source_tokenizer.tokenize(["one two three"])[0], config["d_model"]
     rates = np.arange(len(ids))[:, None] / 10_000.0 ** (2 * np.arange(width // 2) / width)
     inputs = tensors["model.shared.weight"][ids] * width**0.5 + np.concatenate([np.sin(rates), np.cos(rates)], 1)
     place = "model.encoder.layers.0.self_attn.q_proj"
     found = inputs @ tensors[f"{place}.weight"].T + tensors[f"{place}.bias"]
-    matrix = np.array(run.model.source_embedding.matrix)[ids]
-    query = run.model.encoder.layers[0].self_attention.query
-    expected = matrix * width**0.5 + reference.sinusoids(len(ids), width)
+    matrix, query = run.model.source_embedding.matrix, run.model.encoder.layers[0].self_attention.query
+    expected = np.array(matrix)[ids] * width**0.5 + reference.sinusoids(len(ids), width)
     np.testing.assert_allclose(found, expected @ np.array(query.kernel) + np.array(query.bias), atol=1e-5)
 
 
 def test_what_has_no_home_is_refused_in_one_line_that_names_it(monkeypatch):
-    two = {"positions": "sinusoidal_tensor2tensor", "pre_norm": True, "first_position": 1, "tie_embeddings": False}
-    for settings, words in (
-        ({"positions": "rotary", "d_key": 12}, "positions=rotary, pre_norm=False, embedding_norm=False"),
-        ({"pre_norm": True}, "positions=sinusoidal, pre_norm=True"),
-        ({"num_key_value_heads": 1}, "num_key_value_heads=1"),
-        (two, "two matrices of embeddings"),
-    ):
-        with pytest.raises(ExportError, match=words) as caught:
-            HuggingFaceExport(translator(**settings))
-        assert "\n" not in str(caught.value)
-    # Models and tokenizers without a home.
+    m2m100 = {"positions": "sinusoidal_tensor2tensor", "pre_norm": True, "first_position": 1}
     recurrent = Translator(RecurrentNetwork(tiny.VOCABULARY, cell="gru", d_model=8), tiny.tokenizer())
     two = Translator(tiny.transformer(), tiny.tokenizer(), tiny.spelling_tokenizer(), max_length=31)
     for asked, words in (
+        ((translator(positions="rotary", d_key=12),), "positions=rotary, pre_norm=False, embedding_norm=False"),
+        ((translator(pre_norm=True),), "positions=sinusoidal, pre_norm=True"),
+        ((translator(num_key_value_heads=1),), "num_key_value_heads=1"),
+        ((translator(layer_norm_epsilon=1e-3),), "layer_norm_epsilon=0.001"),
+        ((translator(**m2m100, tie_embeddings=False),), "two matrices of embeddings"),
         ((recurrent,), "a RecurrentNetwork; export a SavedModel"),
         ((translator(tiny.keeping_tokenizer()),), "train without `protect`"),
         ((two,), "Received: two tokenizers"),
         ((translator(), "int8"), "Received: int8"),
     ):
-        with pytest.raises(ExportError, match=words):
+        with pytest.raises(ExportError, match=words) as caught:
             HuggingFaceExport(*asked)
+        assert "\n" not in str(caught.value)
     monkeypatch.setattr(hugging_face.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match="pip install torch transformers"):
         HuggingFaceExport(translator())

@@ -19,6 +19,7 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.translation.translator import Translator
 from tests import tiny
 from tests.tools.engines.test_ctranslate2 import differences
+from tests.tools.importing.test_importing import refusal
 from tests.tools.importing.toy_corpus import pairs
 
 TEXTS = [source for source, _ in tiny.learned_pairs()][-23:]
@@ -44,6 +45,10 @@ def exported(directory, model, quantization="float32"):
 def test_a_quantised_model_comes_back_within_its_rounding(tmp_path, quantization):
     model = tiny.transformer(positions="rotary", d_key=6)
     exported(tmp_path / "theirs", model, quantization)
+    (tmp_path / "corpus").write_text("\n".join(TEXTS), "utf-8")
+    small = kt.import_model(tmp_path / "theirs", tmp_path / "small", trim_vocabulary=tmp_path / "corpus").translator()
+    sizes = {each.vocabulary_size for each in (small.model, small.source_tokenizer, small.target_tokenizer)}
+    assert max(sizes) < tiny.VOCABULARY and len(sizes) == 1 and small.model.target_vocabulary_size is None
     again = kt.import_model(tmp_path / "theirs", tmp_path / "run").translator().model
     for mine, theirs in zip(model.weights, again.weights, strict=True):
         rows, found = (np.array(each) if "matrix" in mine.path else np.array(each).T for each in (mine, theirs))
@@ -91,18 +96,16 @@ def test_a_model_of_an_old_version_translates_as_in_the_engine(tmp_path, version
 def test_a_package_of_argos_translate_comes_back_with_its_languages(tmp_path):
     model, one = tiny.transformer(positions="rotary", d_key=6), tiny.tokenizer()
     of_a_pair = translator(model, one, one)
-    of_a_pair.languages = "en", "de"
+    of_a_pair.languages = "pt_BR", "zho_Hant"  # "pb" and "zt" in a package
     ArgosExport(of_a_pair).write(tmp_path)
     (package,) = tmp_path.glob("*.argosmodel")
     run = kt.import_model(package, tmp_path / "run")
     again = run.translator()
-    assert differences(model, again.model) == [] and again.languages == ("en", "de")
+    assert differences(model, again.model) == [] and again.languages == ("pt-BR", "zh-Hant")
+    assert "`source_lang` is pt-BR" in refusal(package, tmp_path / "new", source_lang="zt", target_lang="pb")
     assert run.config.has_one_tokenizer and again.source_tokenizer.model == one.model
-    for text, name, content in (
-        ("must have one directory", "a/nothing", ""),
-        ("unpacks to 10,000,000 bytes", "a/metadata.json", " " * 10**7),
-        ("is not a package", None, ""),
-    ):
+    lying = "unpacks to 10,000,000 bytes", "a/metadata.json", " " * 10**7
+    for text, name, content in (("must have one directory", "a/nothing", ""), lying, ("is not a package", None, "")):
         with zipfile.ZipFile(tmp_path / "bad.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(name or "x", content)
         if name is None:
@@ -141,3 +144,5 @@ def test_what_is_damaged_or_has_no_equal_is_refused_in_one_line(tmp_path):
         assert words in str(caught.value) and "\n" not in str(caught.value) and not (tmp_path / "new").exists()
     with pytest.raises(ImportedModelError, match="one direction here"):
         kt.import_model(tmp_path / "theirs", tmp_path / "new", languages="en,de")
+    (tmp_path / "theirs" / "export.json").write_text('{"run": {"source_lang": "en", "target_lang": "de"}}', "utf-8")
+    assert "`source_lang` is en" in refusal(tmp_path / "theirs", tmp_path, source_lang="de", target_lang="en")

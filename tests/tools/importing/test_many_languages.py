@@ -28,9 +28,8 @@ def test_every_direction_has_the_tokens_and_log_probabilities_of_the_engine(tmp_
     forth, back = expectations("hf_nllb")
     default = forth["source_lang"], forth["target_lang"]
     run = import_model(unpacked("hf_nllb"), tmp_path / "run", *default, languages="all")
-    config = run.config
+    config, tags = run.config, load_tags(run.path)
     assert (config.tags, config.frame, config.source_lang, config.target_lang) == ("both", "/3/3", *default)
-    tags = load_tags(run.path)
     assert tags.find("en", "fr") and len(tags.sources) > 99 and tags.sources == tags.targets
     rows = forth["rows"] + back["rows"]  # a batch mixes directions
     given = {"source_lang": "de", "target_lang": "en"}
@@ -49,19 +48,18 @@ def test_another_direction_is_that_of_a_run_of_it_alone(kind, tagged, tmp_path, 
         path, languages, words, place = copied("hf_mbart", tmp_path), "de,en,fr", ["--target_lang", "en"], "both"
         change_json(path / "tokenizer_config.json", {"tokenizer_class": "MBart50Tokenizer"})
         change_json(path / "config.json", {"decoder_start_token_id": 2})
-    argv = ["import", str(path), "--languages", languages, "--model_dir", str(tmp_path / "many"), *words]
-    monkeypatch.setattr("sys.argv", argv)
+    monkeypatch.setattr(
+        "sys.argv", f"import {path} --languages {languages} --model_dir {tmp_path}/many".split() + words
+    )
     importlib.import_module("keras_transformer.cli.import").program()
     run, tags = Run(tmp_path / "many"), load_tags(tmp_path / "many")
     assert run.config.tags == place
-    texts = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]]
-    translator = run.translator(**GREEDY)
+    texts, translator = [row["source"] for row in expectations("hf_m2m100")[1]["rows"]], run.translator(**GREEDY)
     found = translator.translate_scored(texts, target_lang="fr")
     direction = tags.default[0], tags.find(target_lang="fr")[1]
     alone = import_model(path, tmp_path / "alone", *direction).translator(**GREEDY).translate_scored(texts)
     assert [each.text for each in found] == [each.text for each in alone] != translator.translate(texts)
-    scores = [[each.score for each in some] for some in (found, alone)]
-    np.testing.assert_allclose(*scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*([each.score for each in some] for some in (found, alone)), rtol=1e-4, atol=1e-5)
 
 
 def tokenizer_json(path):
@@ -101,8 +99,8 @@ def test_the_files_of_a_published_model_give_the_source_ids_of_the_engine(name, 
     (path / "tokenizer_config.json").write_text(json.dumps(told))
     config = {**json.loads((path / "config.json").read_text()), "decoder_start_token_id": 2, **config}
     for each in expectations(name):
-        found = fairseq.read_vocabularies(path, config, each["source_lang"], each["target_lang"])
-        (tokenizer,), source, _, settings, _ = found
+        languages = each["source_lang"], each["target_lang"]
+        (tokenizer,), source, _, settings, _ = fairseq.read_vocabularies(path, config, *languages)
         before, after, _ = split_frame_setting(settings["frame"])
         pieces = SentencePieceProcessor(model_proto=tokenizer)
         for row in each["rows"]:
@@ -122,14 +120,12 @@ def test_a_model_of_an_unknown_kind_gets_no_languages_of_another(tmp_path):
 
 @pytest.mark.slow
 def test_the_tags_of_the_languages_stay_in_a_trimmed_vocabulary(tmp_path):
-    rows = [row for each in expectations("hf_nllb") for row in each["rows"]]
-    corpus = tmp_path / "corpus"
+    rows, corpus = [row for each in expectations("hf_nllb") for row in each["rows"]], tmp_path / "corpus"
     corpus.write_text("\n".join(text for row in rows for text in (row["source"], row["greedy"]["text"])))
     run = import_model(unpacked("hf_nllb"), tmp_path / "run", trim_vocabulary=corpus, languages=["en", "de"])
     tags, (tokenizer, _) = load_tags(run.path), load_tokenizers(run.path)
     assert tags.default == ("eng_Latn", "deu_Latn") and tags.targets == tags.sources
-    pieces = tokenizer.visible_pieces([*tags.targets.values()])
-    assert [*pieces] == [piece_of(code) for code in tags.targets]
+    assert [*tokenizer.visible_pieces([*tags.targets.values()])] == [piece_of(code) for code in tags.targets]
     back = expectations("hf_nllb")[1]["rows"]
     found = run.translator(**GREEDY).translate([row["source"] for row in back], source_lang="de", target_lang="en")
     assert found == [row["greedy"]["text"] for row in back]
@@ -147,7 +143,10 @@ def tagged(tmp_path):
     return model
 
 
-def test_a_model_that_cannot_have_several_languages_is_refused(tmp_path):
+def test_a_model_that_cannot_have_several_languages_is_refused(tagged, tmp_path):
+    for given in ({"languages": "fra,deu"}, {"languages": "all", "source_lang": "fra", "target_lang": "deu"}):
+        words = "from en: name it first in `languages`, or by `source_lang`. Received: source language fra, languages="
+        assert words + given["languages"] in refusal(tagged, tmp_path, **given)
     for name, languages in (("hf_marian", ["en", "de"]), ("marian", "all"), ("opennmt", ["en", "de"])):
         given = {"source_lang": "en", "target_lang": "de", "languages": languages}
         assert "has one direction: leave out `languages`" in refusal(unpacked(name), tmp_path, **given)
