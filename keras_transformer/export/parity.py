@@ -62,7 +62,7 @@ def prove(export, directory, sentences):
     Raises:
         ExportError: if more translations differ than the export allows, or if a score differs too much.
     """
-    sentences = [*PROBES, *sentences]
+    sentences = [*PROBES, *getattr(export, "probes", ()), *sentences]
     before, started = resident(), time.perf_counter()
     with export.opened(directory) as translate:
         seconds = time.perf_counter() - started

@@ -76,7 +76,7 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
             `has_shortlist`, whether a search can use the shortlist of the run;
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;
-            `write(directory)`;
+            `write(directory)`, and it may have `probes`, texts for its proof alone;
             `expected(sentences)`, which returns the translations of the run, or their pieces, and their scores;
             `opened(directory)`, a context manager that gives the function of the export that does the same;
             `advice`, a str for the error if the two differ;

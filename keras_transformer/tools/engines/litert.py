@@ -17,9 +17,11 @@ import tensorflow as tf
 
 from keras_transformer.config import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from keras_transformer.errors import ExportError
+from keras_transformer.export.parity import PROBES
+from keras_transformer.languages import spellings_of
 from keras_transformer.tokenizer import save_tokenizers
 from keras_transformer.translation import segments, sentences
-from keras_transformer.translation.directions import default_tags
+from keras_transformer.translation.directions import CODE, WRITTEN_TAG, default_tags
 
 try:
     from keras_transformer.tools.engines import translate_litert as reader
@@ -69,6 +71,11 @@ class LiteRTExport:
         settings = json.dumps(reader_settings(run), indent=1)
         (directory / reader.SETTINGS).write_text(settings + "\n", encoding="utf-8")
         shutil.copyfile(reader.__file__, directory / reader.READER)
+
+    @property
+    def probes(self):
+        """Texts for the proof that every other export does not need: one that begins with the tag of its direction."""
+        return [f">>{code}<< {PROBES[0]}" for code in codes_of_tag(self.reference)[:1]]
 
     @contextlib.contextmanager
     def opened(self, directory):
@@ -150,7 +157,10 @@ def reader_settings(translator):
     """The arguments of `translate_litert.Rules`, a dict."""
     settings = translator.settings
     division = translator.signatures.division
-    rules = {"divide": (sentences.RESERVED, *division.breaks), "unread": division.respelled, "join": segments.JOINTS}
+    codes = "|".join(re.escape(code).replace(r"\-", "[_-]") for code in codes_of_tag(translator))
+    tag = [(WRITTEN_TAG.replace(CODE, f"(?i:{codes})"), r"\1")] if codes else []
+    divide = (*tag, sentences.RESERVED, *division.breaks)
+    rules = {"divide": divide, "unread": division.respelled, "join": segments.JOINTS}
     return {
         "beam_size": settings["beam_size"],
         "length_penalty": settings["length_penalty"],
@@ -162,6 +172,21 @@ def reader_settings(translator):
         "border": sentences.BORDER,
         **{name: [(as_python(pattern), new) for pattern, new in pairs] for name, pairs in rules.items()},
     }
+
+
+def codes_of_tag(translator):
+    """The spellings of the target language in a tag that a text may begin with, as `Directions` and `OwnTag` read it.
+
+    Args:
+        translator: `Translator`.
+
+    Returns:
+        list of str in small letters; [] for a model without tags.
+    """
+    tags = translator.tags
+    targets = tags.targets if tags else getattr(translator.signatures.reader, "targets", {})
+    own = tags.default[1] if tags else next(iter(targets), None)
+    return [form for form, code in spellings_of(targets).items() if code == own]
 
 
 def as_python(pattern):

@@ -25,6 +25,7 @@ from keras_transformer.tools.engines.litert import LiteRTExport, as_python, read
 from keras_transformer.tools.engines.translate_litert import LiteRTTranslator, Rules, number_of_cores
 from keras_transformer.tools.shortlist import Shortlist
 from keras_transformer.translation import sentences
+from keras_transformer.translation.directions import OwnTag
 from keras_transformer.translation.segments import divide_into_parts, join, split_at
 from keras_transformer.translation.sentences import divisions_of
 from keras_transformer.translation.translator import Translator
@@ -70,15 +71,13 @@ def test_the_version_has_all_that_a_user_needs_and_translates_as_the_run_does(kn
     assert 4 * numbers < (litert_version / "model.tflite").stat().st_size < 4 * numbers + graph
 
 
-PATTERNS = ["BLANK", "SPACE", "LINE_BREAK", "CLOSING", "MARK", "TIGHT_STOP"]
-PATTERNS = [getattr(sentences, name) for name in PATTERNS] + [rf"[^\pP\pZ{sentences.BORDER}]", r"\p{Nd}", r"\p{Thai}"]
-PATTERNS += [r"[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]", r"[\p{Lu}\p{Lo}]"]
+PATTERNS = [getattr(sentences, x) for x in "BLANK SPACE LINE_BREAK CLOSING MARK TIGHT_STOP".split()] + [r"\p{Thai}"]
+PATTERNS += [rf"[^\pP\pZ{sentences.BORDER}]", r"\p{Nd}", r"[\p{Lu}\p{Lt}\p{Lo}\p{Georgian}]", r"[\p{Lu}\p{Lo}]"]
 
 
 def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph():
     """Of characters that are as old as Unicode 3.2, because the two may know different versions of Unicode."""
-    old = unicodedata.ucd_3_2_0.category
-    points = [*range(1, 0x3000), *range(0x3000, 0x110000, 37)]
+    old, points = unicodedata.ucd_3_2_0.category, [*range(1, 0x3000), *range(0x3000, 0x110000, 37)]
     known = [x for x in map(chr, points) if old(x) == unicodedata.category(x) not in ("Cn", "Cs")]
     for pattern in PATTERNS:
         expected = tf.strings.regex_full_match(tf.constant(known), pattern).numpy()
@@ -91,12 +90,15 @@ def test_a_pattern_matches_the_same_characters_in_python_as_in_the_graph():
 def test_sentences_are_divided_as_in_the_graph(language):
     known = Known(learn_full_stops(CORPORA[language].split("\n")), copies_unknown=False)
     division, _ = divisions_of(tiny.tokenizer(), tiny.tokenizer(), True, known)
-    settings = {"beam_size": 1, "length_penalty": 0.0, "max_length": 31}
-    rules = Rules(**reader_settings(SimpleNamespace(settings=settings, signatures=SimpleNamespace(division=division))))
+    how = {"tags": None, "settings": {"beam_size": 1, "length_penalty": 0.0, "max_length": 31}}
+    signatures = SimpleNamespace(division=division, reader=OwnTag({"deu": 7}))
+    rules = Rules(**reader_settings(SimpleNamespace(**how, signatures=signatures)))
     lines = [*CORPORA[language].split("\n"), *UNSEEN[language].split("\n"), *PAIRS.get(language, "A.|B.").split("|")]
     texts = [*lines, " ".join(lines), "".join(lines), "  ".join(PAIRS.values()), "".join(UNSPACED_PAIRS.values())]
     texts += ["Dr. med. Huber. Brig. Gen. Lee! Yahoo! Inc. is. Hrsg. Meyer. See vol. II. See vol. He left. "]
-    found = split_at(division.breaks, tf.constant(texts)).to_list()
+    texts += " >>deu<< One. Two.|one >>deu<<|>>deu one|>>deu<<|>>DE<<one|<2ger_Latn> one|>>fra<< one".split("|")
+    found = split_at(division.breaks, signatures.reader.of(tf.constant(texts))["text"]).to_list()
+    assert ["".join(rules.fragments(text)) for text in texts[-3:]] == ["one", "one", ">>fra<< one"]
     assert [rules.fragments(text) for text in texts] == [[part.decode() for part in row] for row in found]
 
 
@@ -132,10 +134,10 @@ def test_the_engine_runs_a_greedy_recurrent_network_of_two_vocabularies(tmp_path
 
 @pytest.mark.slow
 def test_a_search_keeps_to_its_shortlist(known, tmp_path):
-    size = tiny.VOCABULARY
-    table = np.random.default_rng(3).integers(size, size=(size, 3))
+    table = np.random.default_rng(3).integers(tiny.VOCABULARY, size=(tiny.VOCABULARY, 3))
     table[PAD_ID] = PAD_ID
-    listed = known.with_model(known.model, shortlist=Shortlist(table, np.arange(0, size, 2), size))
+    shortlist = Shortlist(table, np.arange(0, len(table), 2), len(table))
+    listed = known.with_model(known.model, shortlist=shortlist)
     export = LiteRTExport(listed, shortlist={"size": 3})
     assert np.mean(np.array(export.expected(TEXTS)[0]) != known.translate_batch(TEXTS)[0]) > 0.5
     export.write(tmp_path)
@@ -145,19 +147,18 @@ def test_a_search_keeps_to_its_shortlist(known, tmp_path):
 
 @pytest.mark.slow
 def test_a_quantised_model_is_smaller_and_translates_what_was_learned(known, litert_version, tmp_path):
-    greedy = known.with_model(known.model, beam_size=1)
-    path = export_version(LiteRTExport(greedy, "int8"), tmp_path, sentences=LEARNED)
+    export = LiteRTExport(known.with_model(known.model, beam_size=1), "int8")
+    path = export_version(export, tmp_path, sentences=LEARNED)
     assert (path / "model.tflite").stat().st_size < (litert_version / "model.tflite").stat().st_size
     assert read_manifest(path)["weights"] == "int8"
-    found, _ = translated(LiteRTExport(greedy, "int8"), path, LEARNED)
+    found, _ = translated(export, path, LEARNED)
     assert np.mean([text == target for text, (_, target) in zip(found, tiny.learned_pairs(), strict=True)]) > 0.9
 
 
 @pytest.mark.slow
 def test_a_model_that_litert_cannot_run_is_refused_by_the_operation(tmp_path):
-    how = {"attention": "dot", "hard_attention": True, "attention_span": "local_p"}
-    model = RecurrentNetwork(tiny.VOCABULARY, d_model=22, **how)
-    export = LiteRTExport(Translator(model, tiny.tokenizer(), max_length=31))
+    how = {"d_model": 22, "attention": "dot", "hard_attention": True, "attention_span": "local_p"}
+    export = LiteRTExport(Translator(RecurrentNetwork(tiny.VOCABULARY, **how), tiny.tokenizer(), max_length=31))
     with pytest.raises(ExportError, match="LiteRT has no tf.*, which this RecurrentNetwork needs: export a SavedModel"):
         export_version(export, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -174,8 +175,7 @@ def reader(litert_version):
 
 
 def test_the_reader_needs_no_tensorflow_and_nothing_of_the_project():
-    with open(translate_litert.__file__, encoding="utf-8") as file:
-        nodes = list(ast.walk(ast.parse(file.read())))
+    nodes = list(ast.walk(ast.parse(Path(translate_litert.__file__).read_text("utf-8"))))
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} - set(sys.stdlib_module_names) == OTHERS
@@ -185,10 +185,9 @@ def test_text_is_divided_and_joined_as_in_the_graph(reader, known, monkeypatch):
     """The model repeats its source, so the result shows each step but the model."""
     draw, some = random.Random(5), [" ", *CHARACTERS, *(f"{word} " for word in WORDS)]
     texts = ["".join(draw.choices(some, k=draw.randrange(1, 40))) for _ in range(700)]
-    tokenizer, longest = tiny.tokenizer(), reader._rules.max_length
+    tokenizer, longest, searched = tiny.tokenizer(), reader._rules.max_length, []
     parts = divide_into_parts(tf.constant(texts), tokenizer, longest, known.signatures.division)
     expected = join(parts, tokenizer.decode(parts.ids)[:, None])[:, 0].numpy()
-    searched = []
 
     def repeat(ids):
         searched.append(ids)
@@ -211,8 +210,7 @@ def test_what_nobody_sees_does_not_change_a_translation(reader):
 
 
 def test_results_come_in_order_and_progress_counts_every_text(reader):
-    sources, targets = map(list, zip(*tiny.learned_pairs(), strict=True))
-    counted = []
+    (sources, targets), counted = map(list, zip(*tiny.learned_pairs(), strict=True)), []
     found = reader.translate_scored([*sources, "", " \n"], counted.append)
     agreeing = np.mean([row.text == target for row, target in zip(found, targets, strict=False)])
     assert agreeing > 0.8 and all(row.score < 0 for row in found[:-2])
@@ -233,11 +231,8 @@ def test_of_versions_the_latest_is_read_and_a_file_that_is_missing_or_damaged_is
 @pytest.mark.slow
 def test_a_process_without_tensorflow_translates_line_by_line(litert_version, reader):
     texts = ["one two", "", "five  nine. Seven", "ten\r"]
-    program = (
-        "import runpy, sys\n"
-        "sys.modules.update(dict.fromkeys(['tensorflow', 'keras', 'keras_transformer']))\n"
-        "runpy.run_path(sys.argv[1], run_name='__main__')"
-    )
+    program = "import runpy, sys; sys.modules.update(dict.fromkeys(['tensorflow', 'keras', 'keras_transformer']))\n"
+    program += "runpy.run_path(sys.argv[1], run_name='__main__')"
     command = [sys.executable, "-c", program, litert_version / "translate_litert.py"]
     result = subprocess.run(command, input="\n".join(texts).encode("utf-8-sig"), capture_output=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, b"")
@@ -245,6 +240,5 @@ def test_a_process_without_tensorflow_translates_line_by_line(litert_version, re
 
 
 def test_the_program_says_in_one_line_that_its_model_is_missing(tmp_path):
-    program = shutil.copy(translate_litert.__file__, tmp_path)
     with pytest.raises(SystemExit, match=r"^error: no LiteRT export at .*model\.tflite'$"):
-        runpy.run_path(program, run_name="__main__")
+        runpy.run_path(shutil.copy(translate_litert.__file__, tmp_path), run_name="__main__")

@@ -9,10 +9,13 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from keras_transformer.export.versions import export_version
 from keras_transformer.presets import split_frame_setting
 from keras_transformer.runs import Run
 from keras_transformer.tags import load_tags, piece_of
 from keras_transformer.tokenizer import load_tokenizers
+from keras_transformer.tools.engines.litert import LiteRTExport
+from keras_transformer.tools.engines.translate_litert import LiteRTTranslator
 from keras_transformer.tools.importing import fairseq, import_model
 from keras_transformer.tools.importing.languages import language_tags
 from keras_transformer.tools.importing.marian_mt import tag_of
@@ -20,6 +23,7 @@ from keras_transformer.tools.importing.tensors import ImportedModelError
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE
 from tests.tools.importing.test_importing import change_json, copied, expectations, refusal, unpacked
 
+KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
 GREEDY = {"beam_size": 1, "length_penalty": 0.0, "split_sentences": False}
 
 
@@ -48,9 +52,8 @@ def test_another_direction_is_that_of_a_run_of_it_alone(kind, tagged, tmp_path, 
         path, languages, words, place = copied("hf_mbart", tmp_path), "de,en,fr", ["--target_lang", "en"], "both"
         change_json(path / "tokenizer_config.json", {"tokenizer_class": "MBart50Tokenizer"})
         change_json(path / "config.json", {"decoder_start_token_id": 2})
-    monkeypatch.setattr(
-        "sys.argv", f"import {path} --languages {languages} --model_dir {tmp_path}/many".split() + words
-    )
+    argv = f"import {path} --languages {languages} --model_dir {tmp_path}/many".split()
+    monkeypatch.setattr("sys.argv", argv + words)
     importlib.import_module("keras_transformer.cli.import").program()
     run, tags = Run(tmp_path / "many"), load_tags(tmp_path / "many")
     assert run.config.tags == place
@@ -157,9 +160,6 @@ def test_a_model_that_cannot_have_several_languages_is_refused(tagged, tmp_path)
     assert "behind the source" in refusal(nllb, tmp_path, languages=["eng_Latn", "deu_Latn"])
 
 
-KNOWN = {"eng_Latn": 4, "deu_Latn": 5, "fra_Latn": 6}
-
-
 def test_the_languages_of_a_user_are_those_of_the_model():
     for place, languages, given, default, targets in (
         ("both", ["en", "fra_Latn"], {}, ("eng_Latn", "fra_Latn"), ["eng_Latn", "fra_Latn"]),
@@ -196,3 +196,5 @@ def test_a_run_of_one_direction_takes_its_own_tag_off_and_marks_another(tagged, 
     plain, own, short, other = translator.translate_scored(texts)
     assert plain == own and short.text.strip() == plain.text and plain.score > UNKNOWN_LANGUAGE == other.score
     assert "does not have" in caplog.text
+    path = export_version(LiteRTExport(translator), tmp_path / "litert")  # a probe of its proof has the tag
+    assert LiteRTTranslator(path).translate(texts[:3]) == [plain.text, own.text, short.text]
