@@ -25,6 +25,7 @@ STATEMENT = (
     r"\{\{[-~]?\s*(?:[#/^]|(?:else|end|if|range|with|block|define)\b)(?:(?!\}\}).)*\}\}|\{%(?:(?!\{%).)*?%\}|\[%.*?%\]"
     r"|<\?(?:php\b|\s).*?(?:\?>|\Z)|<\?(?!xml)[a-z]+\b[^<>]*\?>|<%.*?%>|</?[\#@][A-Za-z][^<>]*>"
 )
+SIGN = "\ue000"  # stands for code in a tag
 CODE = rf"(?P<inline>{COMMENT}|{EXPRESSION})|(?P<statement>{STATEMENT})|(?P<braces>{BRACES})"
 PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|{CODE}")
 
@@ -58,7 +59,7 @@ def find_code(text, pattern=PATTERN):
     ]
 
 
-def hidden(text, code, sign):
+def hidden(text, code, sign=SIGN):
     """A text with a row of signs in the place of its code.
 
     Args:

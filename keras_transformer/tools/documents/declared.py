@@ -6,6 +6,7 @@ import re
 from keras_transformer import tags
 from keras_transformer.errors import UserError
 from keras_transformer.languages import LONGEST_CODE, locale_of, parts_of
+from keras_transformer.tools.documents.code import SIGN, find_code, hidden
 
 # Where a format names its charset, which the pattern has as a group. Comments are no declarations.
 _XML = r"(?s)\A\ufeff?\s*<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([^\"']+)"
@@ -21,8 +22,6 @@ BROWSERS = {
     **{"shift_jis": "cp932", "euc_kr": "cp949"},
 }
 CDATA = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
-DIRECTION = re.compile(r"(?i)(\sdir\s*=\s*[\"']?)(?:ltr|rtl|auto)")
-HTML_LANGUAGE = re.compile(r"(?is)<!--.*?-->|<html\b[^>]*>")
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 
 
@@ -70,10 +69,12 @@ def _declared_charset(data, format, path):
 
 
 def _declarations(text, format):
-    """The places of the names of charsets in a document: list of (start, end)."""
-    found = []
+    """The places of the names of charsets in a document: list of (start, end). One that code writes is no name."""
+    found, head = [], text[:LONGEST_HEAD]
+    if format == "html":
+        head = hidden(head, find_code(head))
     for pattern in CHARSETS.get(format, ()):
-        spans = [match.span(1) for match in re.finditer(pattern, text[:LONGEST_HEAD]) if match[1]]
+        spans = [match.span(1) for match in re.finditer(pattern, head) if match[1] and SIGN not in match[1]]
         found += spans[:1]
     return found
 
@@ -107,25 +108,6 @@ def _has(charset, text):
         return bool(text.encode(charset))
     except UnicodeEncodeError:
         return False
-
-
-def html_in_language(text, path, language):
-    """A page whose element `html` has a language, and its direction, in place of those that it declares."""
-
-    def declare(tag):
-        if tag[0].startswith("<!--") or not language:
-            return tag[0]
-        written = re.sub(
-            r"(?i)(\s(?:xml:)?lang\s*=\s*[\"']?)([^\s\"'>]*)",
-            lambda match: match[1] + (match[2] if is_same_language(match[2], language) else language),
-            tag[0],
-        )
-        direction = direction_of(language)
-        if DIRECTION.search(written):
-            return DIRECTION.sub(lambda match: match[1] + direction, written)
-        return f'{written[:-1].rstrip("/")} dir="{direction}">' if direction == "rtl" else written
-
-    return HTML_LANGUAGE.sub(declare, text)
 
 
 def direction_of(language):

@@ -50,7 +50,7 @@ FORMATS = {
     "html": Format(
         HTML,
         (_without_path(html.find_attributes), _without_path(html.find_blocks)),
-        declared.html_in_language,
+        html.in_language,
     ),
     "markdown": Format((".md", ".markdown", ".mdx"), (markdown.find_images, markdown.find_blocks)),
     "xliff": Format((".xliff", ".xlf"), (xliff.find_units,), xliff.in_language),

@@ -10,7 +10,8 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from keras_transformer.tools.documents.code import between_statements, divided, find_code, hidden
+from keras_transformer.tools.documents.code import SIGN, between_statements, divided, find_code, hidden
+from keras_transformer.tools.documents.declared import direction_of, is_same_language
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, VOID, Mark
 from keras_transformer.tools.documents.messages import Syntax
 from keras_transformer.tools.documents.units import Unit, joined
@@ -26,7 +27,6 @@ SEEN = set("alt title placeholder aria-label aria-description aria-placeholder a
 SEEN_OF = {"optgroup": {"label"}, "option": {"label"}, "track": {"label"}}
 BUTTONS = {"submit", "button", "reset"}  # types of `input` that show their value
 META = set("description og:title og:description og:image:alt twitter:title twitter:description".split())
-SIGN = "\ue000"  # stands for code in a tag
 ATTRIBUTE = re.compile(rf"""(?s)([^\s"'<>/={SIGN}]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>](?:(?!/?>)\S)*))""")
 UNQUOTED = 4  # the group of a value without quotes
 SPACE_ENTITY = re.compile(r"&(?:#0*(?:9|1[0-3]|32)|#[xX]0*(?:[9a-dA-D]|20)|Tab|NewLine);")
@@ -159,10 +159,38 @@ def _divides(kind, name):
     return kind not in ("text", "comment") and name not in INLINE
 
 
+def in_language(text, path, language):
+    """A page whose element `html` has a language, and its direction, in place of those that it declares."""
+    if not language:
+        return text
+    code = find_code(text)
+    seen, pieces, last = hidden(text, code), [], 0
+    for event in _events(text, code):
+        if event.name == "html" and event.kind in (OPEN, EMPTY):
+            for start, end, new in _declarations(seen, event, language):
+                pieces += [text[last:start], new]
+                last = end
+    return "".join([*pieces, text[last:]])
+
+
+def _declarations(seen, event, language):
+    """Yields what changes in a tag: (start, end, new text). A value that code writes stays: a program decides it."""
+    direction, names = direction_of(language), set()
+    for match in ATTRIBUTE.finditer(seen, event.start + 1, event.tag_end):
+        name, value = match[1].lower(), match[match.lastindex]
+        names.add(name)
+        is_other = name == "dir" or (name in ("lang", "xml:lang") and not is_same_language(value, language))
+        if is_other and SIGN not in value:
+            yield *match.span(match.lastindex), direction if name == "dir" else language
+    if direction == "rtl" and "dir" not in names:
+        end = event.tag_end - len("/>" if seen[event.tag_end - 2] == "/" else ">")
+        yield end, end, ' dir="rtl"'
+
+
 def find_attributes(text):
     """The units of the attributes that a reader sees, such as alt, title, the words of buttons and the description."""
     code, units = find_code(text), []
-    seen = hidden(text, code, SIGN)
+    seen = hidden(text, code)
     for event in _events(text, code):
         if not event.attributes:
             continue

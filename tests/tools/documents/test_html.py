@@ -3,10 +3,9 @@ import re
 import pytest
 
 from keras_transformer.protection import Protection
-from keras_transformer.tools.documents.declared import html_in_language
 from keras_transformer.tools.documents.files import translate_bytes
 from keras_transformer.tools.documents.fragment import layout_of
-from keras_transformer.tools.documents.html import find_attributes, find_blocks
+from keras_transformer.tools.documents.html import find_attributes, find_blocks, in_language
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Backwards, Says, source_of
 
 
@@ -34,9 +33,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("page", "translated", "read"), READ)
-def test_blocks_are_read_one_by_one_without_tags_ruby_and_what_is_raised_which_stays_behind_its_word(
-    page, translated, read
-):
+def test_blocks_are_read_without_tags_ruby_and_what_is_raised_which_stays_behind_its_word(page, translated, read):
     assert translate_bytes(BACKWARDS, page.encode(), "html").decode() == translated
     assert [layout_of(unit.parts).text for unit in find_blocks(page)] == read.split("|")
 
@@ -73,7 +70,7 @@ def test_an_address_touches_no_other_word_after_it_has_moved():
 
 
 def test_a_page_declares_the_language_of_its_translation_and_its_direction():
-    page = '<!-- <html lang="en"> -->{}<p lang="en">a</p><a hreflang="en">b</a></html>'
+    page = '<!-- <html lang="en"> --><script>"<html lang=en>"</script>{}<p lang="en">a</p><a hreflang="en">b</a></html>'
     for tag, language, right in (
         ('<html lang="en" dir="auto">', "ar", '<html lang="ar" dir="rtl">'),
         ("<html lang=en>", "fa_IR", '<html lang=fa_IR dir="rtl">'),
@@ -82,9 +79,14 @@ def test_a_page_declares_the_language_of_its_translation_and_its_direction():
         ('<html xml:lang="en" lang="en">', "de", '<html xml:lang="de" lang="de">'),
         ('<html hreflang="en" lang="de-AT">', "de", '<html hreflang="en" lang="de-AT">'),  # a kind of German
         ('<html lang="zh-Hans">', "zh-TW", '<html lang="zh-TW">'),
+        ("<html lang=en/>", "he", '<html lang=he dir="rtl"/>'),
+        ('<html {% if a>1 %}dir="rtl"{% end %} lang=en>', "de", '<html {% if a>1 %}dir="ltr"{% end %} lang=de>'),
+        ("<html <?php f(); ?> lang={{ a }}>", "ar", '<html <?php f(); ?> lang={{ a }} dir="rtl">'),
+        ("<html lang=\"{{ a('_')->b }}\" dir='<?= $c ?>'>", "ar", "<html lang=\"{{ a('_')->b }}\" dir='<?= $c ?>'>"),
+        ("<html translate=no lang=en>", "ar", "<html translate=no lang=en>"),
         ('<html lang="en" dir="ltr">', None, '<html lang="en" dir="ltr">'),
     ):
-        assert html_in_language(page.format(tag), "", language) == page.format(right)
+        assert in_language(page.format(tag), "", language) == page.format(right)
 
 
 NO_HTML = "|a < b|x <b>a <i>c</b> d</i> e|<b|&amp|<p|<!-- open|<a title=>x|</>|<script>a|<![x|<![x>a".split("|")
@@ -93,8 +95,7 @@ NO_HTML += ["<![if b]>a", "\0", "\x001\0", "\x007\0 <b>a</b> {b}", '<b class="\x
 
 @pytest.mark.parametrize("text", NO_HTML)
 def test_html_that_is_none_is_read_all_the_same(text):
-    assert find_attributes(text) == []
-    assert translate_bytes(SAME, text.encode(), "html") == text.encode()
+    assert find_attributes(text) == [] and translate_bytes(SAME, text.encode(), "html") == text.encode()
 
 
 CODE_WORDS = re.compile(
@@ -118,9 +119,8 @@ STATEMENTS = re.compile(r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[
         "<{{ tag }} class='x'>ONE</{{ tag }}> <h{{ n }}>TWO</h{{ n }}>",
         "{{#if a}}<p>ONE {{!-- note --}} TWO</p>{{else}}THREE{{/if}} {{> part}} FOUR {{{raw}}}",
         '<img alt="ONE {{ a["b"] }}" title=\'{% if x %}ONE{% else %}TWO{% endif %}\' {{ c }}placeholder="AA">',
-        "<#if a gt 1>ONE<#else>TWO</#if> [% If x %]THREE[% End %] {!! $a !!}",
+        "<#if a gt 1>ONE<#else>TWO</#if> [% If x %]THREE[% End %] {!! $a !!}<p>AA &lt; {{ b }} &amp; {{ c | d }}</p>",
         "<!-- {{ one --> <p>TWO }}</p> <script>if (a < b) {{ c() }}</script>",
-        "<p>AA &lt; {{ b }} &amp; {{ c | d }}</p>",
         '<?xml version="1.0"?>\n<?xml-stylesheet href="a"?><html>ONE</html>',
     ],
 )
