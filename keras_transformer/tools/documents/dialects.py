@@ -164,8 +164,9 @@ def mark_of(source):
         return Mark(source, OPEN, "label")
     if source.startswith("]"):
         return Mark(source, CLOSE, "label")
-    tag = re.fullmatch(r"(?s)<(/?)(?![?%#@])([^\s/>]*).*?(/?)>", source)
-    if tag:
+    written = code.PATTERN.fullmatch(source)
+    tag = re.fullmatch(r"(?s)<(/?)([^\s/>]*).*?(/?)>", source)
+    if tag and not written:
         return Mark(source, EMPTY if tag[3] else CLOSE if tag[1] else OPEN, f"<{tag[2].lower()}")
-    is_statement = source == ":" or re.match(r"\{%|\{\{[-~]?[<%#/^]|<%(?!=)|<\?(?!=)|\[%|</?[#@]", source) is not None
+    is_statement = re.match(r":\Z|\{\{[<%]", source) is not None or bool(written and written["statement"])
     return Mark(source, EMPTY, STATEMENT if is_statement else "code", divides=is_statement)
