@@ -19,7 +19,7 @@ from keras_transformer.protection import VARIABLE
 from keras_transformer.tools.documents import xml
 from keras_transformer.tools.documents.catalogue import syntax_of
 from keras_transformer.tools.documents.declared import CDATA, is_same_language
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
+from keras_transformer.tools.documents.fragment import BLOCKS, CLOSE, EMPTY, OPEN, Mark, parts_of, stays
 from keras_transformer.tools.documents.messages import MARKUP, Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 from keras_transformer.tools.documents.xliff import with_attribute
@@ -212,12 +212,13 @@ def _xml_parts(text, node, escape=escape):
             yield from parts_of("".join(child.text for child in children), MARKUP, escape)
             continue
         for child in children:
-            if child.prefix or child.inner_end == child.inner_start or child.attributes.get("translate") == "no":
-                yield Mark(text[child.start : child.end], EMPTY, child.name, child.name == "br")
+            name, divides = f"{child.name} {child.start}", child.name in BLOCKS and not child.prefix
+            if child.prefix or child.inner_end == child.inner_start or stays(child.name, child.attributes):
+                yield Mark(text[child.start : child.end], EMPTY, child.name, child.name == "br", divides)
                 continue
-            yield Mark(text[child.start : child.inner_start], OPEN, f"{child.name} {child.start}")
+            yield Mark(text[child.start : child.inner_start], OPEN, name, divides=divides)
             yield from _xml_parts(text, child, escape)
-            yield Mark(text[child.inner_end : child.end], CLOSE, f"{child.name} {child.start}")
+            yield Mark(text[child.inner_end : child.end], CLOSE, name, divides=divides)
 
 
 def _unit(span, value, write, syntax):

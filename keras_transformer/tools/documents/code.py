@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import regex
 
-from keras_transformer.tools.documents.fragment import Mark
+from keras_transformer.tools.documents.fragment import SIGN, Mark
 
 SKIPPED = r"<!--.*?(?:-->|\Z)|<(?P<raw>script|style)\b.*?</(?P=raw)\s*>"  # the parsers know these
 # A plural or a select of ICU is text with variables.
@@ -25,7 +25,6 @@ STATEMENT = (
     r"\{\{[-~]?\s*(?:[#/^]|(?:else|end|if|range|with|block|define)\b)(?:(?!\}\}).)*\}\}|\{%(?:(?!\{%).)*?%\}|\[%.*?%\]"
     r"|<\?(?:php\b|\s).*?(?:\?>|\Z)|<\?(?!xml)[a-z]+\b[^<>]*\?>|<%.*?%>|</?[\#@][A-Za-z][^<>]*>"
 )
-SIGN = "\ue000"  # stands for code in a tag
 CODE = rf"(?P<inline>{COMMENT}|{EXPRESSION})|(?P<statement>{STATEMENT})|(?P<braces>{BRACES})"
 PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|{CODE}")
 

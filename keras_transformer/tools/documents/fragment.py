@@ -8,6 +8,7 @@ import html
 import itertools
 import re
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import regex
 
@@ -21,10 +22,24 @@ VOID = {"br", "img", "wbr", "input"}  # tags of HTML without a closing one
 RAISED = {"sup", "sub", "<sup", "<sub"}  # names of marks of superscripts and subscripts
 _WORD_OF_SPACED = regex.compile(SPACED)
 _PIECE = regex.compile(rf"(?:{SPACED})+|(?:(?!{SPACED}).)+", regex.DOTALL)  # a word, or all up to the next one
-# Tags of HTML between two texts.
-BLOCKS = set(
-    "article blockquote center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p pre section table td th tr ul".split()
+# Every element of HTML that can have text is in one of these three sets. In a page, every other name is a block, too.
+INLINE = set(
+    "a abbr acronym b bdi bdo big blink br cite data del dfn em font i img input ins label mark nobr q rb ruby s small "
+    "span strike strong sub sup time tt u wbr".split()
 )
+OPAQUE_INLINE = set("code kbd samp var svg math canvas rp rt rtc".split())  # inline, with content that stays
+OPAQUE = OPAQUE_INLINE | set("script style pre textarea iframe object noembed".split())
+BLOCKS = set(  # tags between two texts
+    "address article aside audio blockquote body button caption center colgroup datalist dd details dialog dir div dl "
+    "dt fieldset figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe legend li "
+    "listing main map marquee menu meter nav noembed noframes noscript object ol optgroup option output p picture "
+    "plaintext pre progress script search section select slot style summary table tbody td template textarea tfoot th "
+    "thead title tr ul video xmp".split()
+)
+SIGN = "\ue000"  # stands for code in a tag
+_NAME = rf"""[^\s"'<>/={SIGN}]"""
+ATTRIBUTE = re.compile(rf"""(?s)(?<!{_NAME})({_NAME}+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>](?:(?!/?>)\S)*))""")
+UNQUOTED = 4  # the group of a value without quotes
 # What stays as it is in every document: URLs, mail addresses, sites with a path, names such as @ann@a.org, and codes of
 # emoji. A NUL stands around the key of a variable.
 _SITE = rf"(?<!{SPACED}|[.\-/@])(?:[\p{{Ll}}\p{{Nd}}\-]++\.)++\p{{Ll}}{{2,}}+"
@@ -111,22 +126,87 @@ class Layout:
         return not self.root.children
 
 
+class Tag(NamedTuple):
+    """A tag of HTML or XML in a message.
+
+    Args:
+        kind: OPEN, CLOSE or EMPTY. A comment, and other text that is no tag, is EMPTY.
+        name: str, in small letters.
+        stays: bool, whether it opens an element that is not translated.
+        divides: bool, whether it ends a text.
+    """
+
+    kind: int = EMPTY
+    name: str = ""
+    stays: bool = False
+    divides: bool = False
+
+
+def tag_of(source):
+    """The `Tag` of a str, with or without entities. `<Form>` is a component of a program, and no element of HTML."""
+    tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>.]*)(.*?)(/?)>", html.unescape(source))
+    if not tag:
+        return Tag()
+    name = tag[2].lower()
+    of_html = name if tag[2] in (name, name.upper()) else ""
+    kind = EMPTY if tag[4] or name in VOID else CLOSE if tag[1] else OPEN
+    attributes = {match[1].lower(): match[match.lastindex] for match in ATTRIBUTE.finditer(tag[3])}
+    return Tag(kind, name, kind == OPEN and stays(of_html, attributes), of_html in BLOCKS)
+
+
+def stays(name, attributes):
+    """Whether an element is not translated, by the name and the attributes of its opening tag."""
+    return name in OPAQUE or is_marked(attributes)
+
+
+def is_marked(attributes):
+    """Whether attributes say that an element is not translated."""
+    classes = (attributes.get("class") or "").split()
+    return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
+
+
+def closings(tags):
+    """The places of closing tags by those of the opening ones: dict. A tag is a tuple (kind, name, ...)."""
+    found, open_ones = {}, {}
+    for place, (kind, name, *_) in enumerate(tags):
+        if kind == OPEN:
+            open_ones.setdefault(name, []).append(place)
+        elif kind == CLOSE and open_ones.get(name):
+            found[open_ones[name].pop()] = place
+    return found
+
+
+def elements(tags):
+    """Yields (first, last, kind) for each tag, and once for an element that stays: the places of its tags, and EMPTY.
+
+    Without a closing tag, the opening one is a tag like others: `git show <object>`.
+    """
+    partners, end = closings(tags), 0
+    for place, tag in enumerate(tags):
+        if place >= end:
+            last = partners.get(place, place) if tag.stays else place
+            yield place, last, EMPTY if last > place else tag.kind
+            end = last + 1
+
+
 def parts_of(text, pattern, escape=str):
     """A fragment of text with tags that a pattern finds. `<b>` and `</b>` are a pair; other matches are empty tags.
+
+    An element that stays is an empty tag, with its text, see `elements`.
 
     Args:
         text: str.
         pattern: compiled regular expression.
         escape: function from a tag to its form in the document.
     """
-    parts, end = [], 0
-    for match in pattern.finditer(text):
-        tag = re.fullmatch(r"(?s)<(/?)([A-Za-z][^\s/>.]*).*?(/?)>", html.unescape(match[0]))
-        kind = EMPTY if not tag or tag[3] else CLOSE if tag[1] else OPEN
-        name = tag[2].lower() if tag else ""
-        mark = Mark(escape(match[0]), EMPTY if name in VOID else kind, name, name == "br", name in BLOCKS)
-        parts += [text[end : match.start()], mark]
-        end = match.end()
+    matches = list(pattern.finditer(text))
+    tags, parts, end = [tag_of(match[0]) for match in matches], [], 0
+    for first, last, kind in elements(tags):
+        start, name = matches[first].start(), tags[first].name
+        source = text[start : matches[last].end()]
+        divides = tags[first].divides and not (tags[first].stays and kind == OPEN)  # that one is no element
+        parts += [text[end:start], Mark(escape(source), kind, name, name == "br", divides)]
+        end = matches[last].end()
     return [part for part in [*parts, text[end:]] if part]
 
 

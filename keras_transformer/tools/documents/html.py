@@ -10,25 +10,32 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from keras_transformer.tools.documents.code import SIGN, between_statements, divided, find_code, hidden
+from keras_transformer.tools.documents.code import between_statements, divided, find_code, hidden
 from keras_transformer.tools.documents.declared import direction_of, is_same_language
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, VOID, Mark
+from keras_transformer.tools.documents.fragment import (
+    ATTRIBUTE,
+    CLOSE,
+    EMPTY,
+    INLINE,
+    OPAQUE_INLINE,
+    OPEN,
+    RAISED,
+    SIGN,
+    UNQUOTED,
+    VOID,
+    Mark,
+    closings,
+    is_marked,
+    stays,
+)
 from keras_transformer.tools.documents.messages import Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 
-INLINE = set(
-    "a abbr acronym b bdi bdo big br cite data del dfn em font i img input ins label mark q ruby s small span "
-    "strike strong sub sup time tt u wbr".split()
-)
-OPAQUE_INLINE = set("code kbd samp var svg math canvas rp rt rtc".split())  # inline, with content that stays
-OPAQUE = OPAQUE_INLINE | set("script style pre textarea iframe object noembed".split())
 # Attributes that a reader sees: of every tag, of some tags, and those of `meta` by its name.
 SEEN = set("alt title placeholder aria-label aria-description aria-placeholder aria-roledescription".split())
 SEEN_OF = {"optgroup": {"label"}, "option": {"label"}, "track": {"label"}}
 BUTTONS = {"submit", "button", "reset"}  # types of `input` that show their value
 META = set("description og:title og:description og:image:alt twitter:title twitter:description".split())
-ATTRIBUTE = re.compile(rf"""(?s)([^\s"'<>/={SIGN}]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>](?:(?!/?>)\S)*))""")
-UNQUOTED = 4  # the group of a value without quotes
 SPACE_ENTITY = re.compile(r"&(?:#0*(?:9|1[0-3]|32)|#[xX]0*(?:[9a-dA-D]|20)|Tab|NewLine);")
 
 IN_TEXT, IN_ATTRIBUTE = Syntax(escape=lambda text: html.escape(text, quote=False)), Syntax(escape=html.escape)
@@ -105,14 +112,14 @@ def _events(text, code):
     found = _Events(hidden(text, code, "x")).found
     starts = [*(start for *_, start in found), len(text)]
     events = list(_with_code([(*event, end) for event, end in zip(found, starts[1:], strict=True)], code))
-    place, is_in_text = 0, False
+    place, is_in_text, partners = 0, False, closings(events)
     while place < len(events):
         kind, name, attributes, start, end = events[place]
         is_attached = name in RAISED and is_in_text and not text[start - 1].isspace()
         is_in_text = not _divides(kind, name) and kind != EMPTY and (is_in_text or kind == "text")
-        if kind in (OPEN, EMPTY) and (name in OPAQUE or is_attached or _is_marked(attributes)):
-            last = _closing(events, place) if kind == OPEN else place
-            seen = {} if _is_marked(attributes) else attributes
+        if kind in (OPEN, EMPTY) and (is_attached or stays(name, attributes)):
+            last = partners.get(place) or _last(events, place) if kind == OPEN else place
+            seen = {} if is_marked(attributes) else attributes
             yield _Event("opaque", name, seen, start, events[last][4], end, name not in INLINE | OPAQUE_INLINE)
             place = last
         else:
@@ -135,21 +142,10 @@ def _with_code(events, code):
             yield kind, name, attributes, start, end
 
 
-def _is_marked(attributes):
-    """Whether attributes say that an element is not translated."""
-    classes = (attributes.get("class") or "").split()
-    return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
-
-
-def _closing(events, place):
-    """The place of the closing tag of an element; without one, the place before the next block."""
-    name, depth = events[place][1], 0
-    for at, (kind, other, *_) in enumerate(events[place:], place):
-        depth += {OPEN: 1, CLOSE: -1}.get(kind, 0) if other == name else 0
-        if depth == 0 and kind == CLOSE and other == name:
-            return at
-    blocks = (at for at, event in enumerate(events[place + 1 :], place) if _divides(*event[:2]))
-    return next(blocks, len(events) - 1)
+def _last(events, place):
+    """The place of the last event of an element without a closing tag: the one before the next block."""
+    following = range(place + 1, len(events))
+    return next((at for at in following if _divides(*events[at][:2])), len(events)) - 1
 
 
 def _divides(kind, name):

@@ -11,7 +11,17 @@ import re
 
 from keras_transformer.tools.documents import dialects
 from keras_transformer.tools.documents import html as pages
-from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, RAISED, Mark, parts_of, with_addresses_apart
+from keras_transformer.tools.documents.fragment import (
+    CLOSE,
+    EMPTY,
+    OPEN,
+    RAISED,
+    Mark,
+    elements,
+    parts_of,
+    tag_of,
+    with_addresses_apart,
+)
 from keras_transformer.tools.documents.markdown_text import Writer, in_html, is_block, load_markdown
 from keras_transformer.tools.documents.units import Unit
 
@@ -99,7 +109,7 @@ class _Content:
     def marks(self):
         """list of (start, end, kind, name, breaks) of the content: the marks in order."""
         tokens, noted = self.parse()
-        found = []
+        found, tags, spans = [], [], []
         for match in dialects.STAND_IN.finditer(self.content):
             mark = dialects.mark_of(self.original[slice(*match.span())])
             found.append((*match.span(), mark.kind, mark.name, mark.breaks))
@@ -117,8 +127,11 @@ class _Content:
                 if made[-1:] and made[-1].type != "text":
                     found.append((start, end, EMPTY, name, False))
             elif name == "html_inline":
-                (tag,) = parts_of(self.content[start:end], re.compile(r"(?s).+"))
-                found.append((start, end, tag.kind, f"<{tag.name}", tag.breaks))
+                tags.append(tag_of(self.content[start:end]))
+                spans.append((start, end))
+        for first, last, kind in elements(tags):
+            name = tags[first].name
+            found.append((spans[first][0], spans[last][1], kind, f"<{name}", name == "br"))
         found = sorted(found + [mark for token in tokens if (mark := _emphasis(token))])
         return [*map(self._attached, found)]
 

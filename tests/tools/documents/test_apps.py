@@ -8,8 +8,7 @@ from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Says, source_of
 # Files of the kinds that the documentation of each format shows. What is translated is in capitals.
 ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
 <resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2" >
-    <string name="app" translatable="false">my app</string>
-    <!-- two -->
+    <string name="app" translatable="false">my app</string> <!-- two -->
     <string name="hello">HELLO, %1$s! YOU HAVE %2$d NEW MESSAGES.</string>
     <string name="good">AN EXAMPLE: \"THIS\'LL WORK\"</string><string name="quoted">"  ONE\'S  OWN "</string>
     <string name="html">WELCOME  TO <b>ANDROID</b>!\n\u0020NEW <a href="x?a=1&amp;b">ÄND</a></string>
@@ -18,9 +17,8 @@ ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
     <string name="cdata"><![CDATA[SOME <b>BOLD</b> TEXT & MORE]]></string>
     <string name="empty"></string><string name="none"/><string name="ref">@string/hello</string>
     <string-array name="planets"><item>MERCURY</item><item>?attr/one</item></string-array>
-    <plurals name="songs">
-        <item quantity="one">%d SONG FOUND.</item> <item quantity="other">%d SONGS FOUND.</item>
-    </plurals>
+    <plurals name="songs"><item quantity="one">%d SONG FOUND.</item>
+        <item quantity="other">%d SONGS FOUND.</item></plurals>
     <integer name="n">5</integer><string name="url">https://a.org/open</string>
 </resources>
 """
@@ -31,30 +29,23 @@ APPLE = r"""/* A "note" = "one"; */
     "AT LEAST %1$d COLUMNS AND %2$d ROWS.";
 Human.readable-name = "%@ SENT IT";
 """
-STRINGSDICT = """<?xml version="1.0" encoding="utf-8"?>
-<plist version="1.0"><dict>
-    <key>%d files</key> <!-- one -->
-    <dict>
+STRINGSDICT = """<?xml version="1.0" encoding="utf-8"?><plist version="1.0"><dict><key>%d files</key> <!-- one --><dict>
         <key>NSStringLocalizedFormatKey</key><string>%#@files@ IN %2$#@folders@ &amp; MORE</string>
         <key>files</key><dict>
             <key>NSStringFormatSpecTypeKey</key><string>NSStringPluralRuleType</string>
             <key>one</key><string>%d FILE</string> <key>other</key><string>%d FILES</string>
-        </dict>
-    </dict>
-    <key>x</key><dict><key>NSStringLocalizedFormatKey</key><string>%#@x@</string></dict>
-</dict></plist>
+        </dict> </dict>
+    <key>x</key><dict><key>NSStringLocalizedFormatKey</key><string>%#@x@</string></dict></dict></plist>
 """
 JSON = r"""{
   "title": "OPEN IT", "number": 5, "yes": true, "none": null,
   "menu": {"open {{x}}": "OPEN {{name}}, $t(menu.open) NOW",
     "list": ["ONE TWO", 3, [], {}, "\u00dcBER \"IT\"\nNEW \u2026"], "empty": ""},
-  "item_one": "{{count}} ITEM", "item_other": "{{count}} ITEMS",
-  "own": {"message": "HELLO", "description": "OF THIS"}
+  "item_one": "{{count}} ITEM", "item_other": "{{count}} ITEMS", "own": {"message": "HELLO", "description": "OF THIS"}
 }
 """
 ARB = """{
-  "@@locale": "en",
-  "hello": "HELLO {userName}",
+  "@@locale": "en", "hello": "HELLO {userName}",
   "@hello": { "description": "not this", "placeholders": { "userName": { "type": "String", "example": "bob" } } },
   "n": "{count, plural, =0{NO DAYS} =1{ONE DAY} other{{count} DAYS}}"
 }
@@ -94,33 +85,24 @@ files={0} FILES IN {1}
 it:IT''S {0,number} O''CLOCK
 spaced   \ VALUE HERE
 """
-RESX = """<?xml version="1.0" encoding="utf-8"?>
-<root>
+RESX = """<?xml version="1.0" encoding="utf-8"?><root>
   <xsd:schema id="root" xmlns="" xmlns:xsd="http://www.w3.org/2001/XMLSchema"><xsd:element name="root" /></xsd:schema>
   <resheader name="resmimetype"><value>text/microsoft-resx</value></resheader>
   <data name="Title"><value>OLD CARS</value><comment>two</comment></data>
   <data name="$this.Text" xml:space="preserve"><value>HELLO {0} &amp; {1}
 OTHER &lt;b&gt;LINE&lt;/b&gt;</value></data>
   <data name="icon" type="System.Drawing.Bitmap, System.Drawing" mimetype="application/x"><value>aaee bb</value></data>
-  <data name="&gt;&gt;label1.Name" xml:space="preserve"><value>label</value></data>
-</root>
+  <data name="&gt;&gt;label1.Name" xml:space="preserve"><value>label</value></data></root>
 """
 QT = """<?xml version="1.0" encoding="utf-8"?>
 <TS version="2.1" language="de_DE"><context><name>button</name>
-    <message>
-        <location filename="main.cpp" line="64"/>
-        <source>hello &amp;world %1!</source>
-        <translation type="unfinished">HELLO &amp;WORLD %1!</translation>
-    </message>
-    <message numerus="yes">
-        <source>%n of it in %L1</source>
-        <translation type="unfinished">
+    <message><location filename="main.cpp" line="64"/><source>hello &amp;world %1!</source>
+        <translation type="unfinished">HELLO &amp;WORLD %1!</translation></message>
+    <message numerus="yes"><source>%n of it in %L1</source> <translation type="unfinished">
             <numerusform>%n OF IT IN %L1</numerusform> <numerusform>%n OF IT IN %L1</numerusform>
-        </translation>
-    </message>
+        </translation></message>
     <message><source>done</source><translation>fertig</translation></message>
-    <message><source>old</source><translation type="vanished"></translation></message>
-</context></TS>
+    <message><source>old</source><translation type="vanished"></translation></message></context></TS>
 """
 FILES = {"strings.xml": ANDROID, "a.strings": APPLE, "a.stringsdict": STRINGSDICT, "en.json": JSON, "en.yml": YAML}
 FILES |= {"app_en.arb": ARB, "a.properties": PROPERTIES, "a.resx": RESX, "a_de.ts": QT}
@@ -144,6 +126,7 @@ def test_what_programs_write_into_a_text_comes_in_another_order_or_the_text_stay
         ("json", '{"a": "the %s theme of the %d theme"}', '{"a": "the %s theme of the %d theme"}'),
         ("json", '{"a": "the {{x}} theme of the {y} theme"}', '{"a": "theme the {y} of {{x}} theme the"}'),
         ("yaml", "a: >\n  one\n   two\nb: 1", 'a: "two\\n one\\n"\nb: 1'),
+        ("android", *(f"<resources><string><p>{p}</p><p>c</p></string></resources>" for p in ("a b", "b a"))),
         ("yaml", "a: the %{x} of it", "a: it %{x} of the"),
         ("properties", "a=o''clock, the {0} of it", "a=it of the {0} o''clock,"),
         ("properties", "a=it''s 5 % of", "a=of % 5 it''s"),

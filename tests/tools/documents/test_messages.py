@@ -9,9 +9,11 @@ from xml.sax.saxutils import escape
 import pytest
 from babel.messages.pofile import denormalize, read_po
 from babel.messages.pofile import escape as quoted
+from markdown_it.common.html_blocks import block_names
 
 from keras_transformer.protection import Protection
 from keras_transformer.tools.documents.files import translate_bytes
+from keras_transformer.tools.documents.fragment import BLOCKS, INLINE, OPAQUE_INLINE
 from tests.tools.documents.fake import BACKWARDS, SAME, UPPER, Reorders, Says, WordByWord, source_of
 
 # The translation of a text, and the variables of it.
@@ -46,8 +48,8 @@ def in_xliff(translator, text, **how):
 
 
 def in_html(translator, text, **how):
-    found = translate_bytes(translator, f"<p>{html.escape(text, quote=False)}</p>".encode(), "html", **how).decode()
-    return html.unescape(found.removeprefix("<p>").removesuffix("</p>"))
+    found = translate_bytes(translator, html.escape(text, quote=False).encode(), "html", **how).decode()
+    return html.unescape(found)
 
 
 FORMATS = [in_catalogue, in_xliff, in_html]
@@ -131,6 +133,20 @@ def test_escaped_markup_is_markup(translated):
     assert translated(BACKWARDS, "<p>one two</p><p>three <br/>four</p>") == "<p>two one</p><p>four <br/>three</p>"
     assert translated(UPPER, "Terms&nbsp;&amp; &quot;uses&quot; &copy;") == "TERMS&nbsp;&amp; &quot;USES&quot; &copy;"
     assert translated(UPPER, "R&D &amp; &File") == "R&D &AMP; &FILE"  # which signs are escaped is not known
+
+
+def test_a_message_has_the_blocks_and_the_elements_that_stay_of_a_page():
+    assert set(block_names) - BLOCKS == set("base basefont col frame link menuitem param track".split())  # without text
+    assert not (BLOCKS & INLINE or (BLOCKS | INLINE) & OPAQUE_INLINE)
+    inside = {name: f"a b <{name}>c d</{name}> e" for name in sorted(BLOCKS | INLINE | OPAQUE_INLINE)}
+    marked = ('a <b translate="no">c d</b> e', "a <i class='x notranslate'>b <i>c</i></i> d <code>e *f*\ng</code> h")
+    for text in (*inside.values(), *marked):
+        page = translate_bytes(BACKWARDS, text.encode(), "html").decode()
+        assert in_catalogue(BACKWARDS, text) == page
+        if text in marked or text[5 : text.index(">")] not in BLOCKS:
+            assert translate_bytes(BACKWARDS, text.encode(), "markdown").decode() == page
+    found = in_catalogue(BACKWARDS, "a <Form>b</Form> <link>c</link> <object> d")  # components, and a program's value
+    assert found == "d <link>c</link> <object> <Form>b</Form> a"
 
 
 CATALOGUE = r"""# a comment
