@@ -1,17 +1,16 @@
 """Catalogues of gettext (.po, .pot): messages between lines that stay. The flags of a message name its variables."""
 
-import contextlib
 import gettext
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 
 import regex
-from babel.core import Locale, UnknownLocaleError
 from babel.messages.plurals import get_plural
 from babel.messages.pofile import denormalize, escape
 
 from keras_transformer.errors import UserError
+from keras_transformer.languages import locale_of
 from keras_transformer.protection import BRACES, DIRECTIVE, DOLLAR
 from keras_transformer.tools.documents.declared import is_same_language
 from keras_transformer.tools.documents.fragment import parts_of
@@ -183,8 +182,8 @@ def in_language(text, path, language):
     header = next((entry for entry in entries if entry.is_header and "msgstr" in entry.texts), None)
     if header is None:
         return text
-    has_plurals = any("msgid_plural" in entry.texts for entry in entries)
-    fields = _fields(header.texts["msgstr"], language, has_plurals) if language else {}
+    plurals = [entry for entry in entries if "msgid_plural" in entry.texts]
+    fields = _fields(header.texts["msgstr"], language, plurals) if language else {}
     forms = PLURAL_FORMS.search("Plural-Forms: " + fields.get("Plural-Forms", "")) or PLURAL_FORMS.search(
         header.texts["msgstr"]
     )
@@ -197,23 +196,41 @@ def in_language(text, path, language):
     return text
 
 
-def _fields(header, language, has_plurals):
-    """The lines of the header that must change: dict, name -> value."""
+def _fields(header, language, plurals):
+    """The fields of the header that must change: dict, name -> value.
+
+    Args:
+        header: str.
+        language: code.
+        plurals: list of `_Entry`, the messages with plural forms.
+    """
     fields, known = {}, re.search(r"^Language:[ \t]*(.*)", header, re.MULTILINE)
     if not known or not is_same_language(known[1], language):
         fields["Language"] = language.replace("-", "_")
-    if has_plurals and not PLURAL_FORMS.search(header):
-        with contextlib.suppress(UnknownLocaleError, ValueError):
-            fields["Plural-Forms"] = str(get_plural(Locale.parse(language, sep="-")))
+    if PLURAL_FORMS.search(
+        header
+    ):  # of another language; but a translation has the forms of the rule that it was made for
+        is_done = any(entry.texts[form] for entry in plurals for form in entry.forms)
+        is_wrong = bool(fields and known and known[1].strip() and not is_done)
+    else:
+        is_wrong = bool(plurals)
+    if is_wrong and (locale := locale_of(language)):
+        fields["Plural-Forms"] = str(get_plural(locale))
     return fields
 
 
 def _with_fields(strings, fields):
-    """The strings of a header as they stand in the catalogue, with other values of fields."""
+    """The strings of a header as they stand in the catalogue, with other values of fields.
+
+    A field begins a string, or stands behind a line break inside it. Its value may go on in the next string.
+    """
     for name, value in fields.items():
-        line = f'"{name}: {value}\\n"'
-        strings, number = re.subn(rf'"{name}:[^"\\]*\\n"', lambda _, line=line: line, strings)
-        strings += "" if number else "\n" + line
+        pattern = rf'(?:(?<=(?<!\\)")|(?<=\\n)){name}:(?:[^"\\]|"\s*")*(?:\\n)?'
+        new = f"{name}: {value}\\n"
+        strings, number = re.subn(pattern, lambda _, new=new: new, strings)
+        if not number:
+            ended = re.sub(r'(?<!\\n)(?<!")"\Z', lambda _: '\\n"', strings)
+            strings = f'{ended}\n"{new}"'
     return strings
 
 

@@ -126,11 +126,10 @@ def language_of(translator, given=None):
 
     Args:
         translator: as for `translate_bytes`. Of many languages, it is the default that counts, in the form of BCP 47.
-        given: code of a user, for a translator of one direction; None: as its run or its export says.
+        given: code of a user, for a translator of one direction, with "-" or "_"; None: as its run or its export says.
     """
     known = tags.direction_of(translator)[1]
     if getattr(translator, "tags", None):
         return known
-    if given:
-        return given
-    return known.replace("_", "-") if known and LANGUAGE.fullmatch(known) else None
+    code = given or known
+    return code.replace("_", "-") if code and LANGUAGE.fullmatch(code) else None

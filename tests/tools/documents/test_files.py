@@ -140,7 +140,7 @@ def test_a_browser_reads_latin_1_as_windows_1252_a_mark_of_byte_order_decides_an
 
 def test_xliff_declares_the_language_of_its_targets():
     old = '<xliff version="1.2"><file source-language="en"/><file original="a" target-language=\'fr\' x="y"/></xliff>'
-    found = translate_bytes(SAME, old.encode(), "xliff", target_lang="pt-BR").decode()
+    found = translate_bytes(SAME, old.encode(), "xliff", target_lang="pt_BR").decode()
     assert found == old.replace('"en"', '"en" target-language="pt-BR"').replace("'fr'", '"pt-BR"')
     assert translate_bytes(SAME, old.encode(), "xliff").decode() == old
     new = '<xliff version="2.0" srcLang="en"><file><unit><segment><source>a</source></segment></unit></file></xliff>'
@@ -154,7 +154,7 @@ def test_xliff_declares_the_language_of_its_targets():
 def test_the_model_tells_the_language():
     for known, language in (((None, None), None), (("en", "pt_br"), "pt-br"), (("en", "target"), None)):
         assert language_of(SimpleNamespace(languages=known)) == language  # pairs without languages have no code
-    assert language_of(SAME) is None
+    assert language_of(SAME) is None and language_of(SAME, "pt_BR") == "pt-BR"
 
 
 def test_a_translator_of_many_languages_writes_and_declares_the_one_that_is_given():
