@@ -125,8 +125,7 @@ def test_a_tag_is_found_by_any_code_and_the_languages_are_named_for_another_one(
 
 def test_tags_stand_where_the_model_expects_them(tmp_path):
     tags = LanguageTags("source", {"en": 11}, {"de": 13, "fr": 17}, ("en", "de"))
-    assert tags.ids(*tags.find()) == (13, BOS_ID)
-    assert tags.ids(*tags.find(target_lang="fr")) == (17, BOS_ID)
+    assert tags.ids(*tags.find()) == (13, BOS_ID) and tags.ids(*tags.find(target_lang="fr")) == (17, BOS_ID)
     assert LanguageTags("both", {"en": 11}, {"de": 13}, ("en", "de")).ids("en", "de") == (11, 13)
     for find in (tags.find, partial(check_direction, ("en", "de"))):
         with pytest.raises(UserError, match="must be a str, such as fr. Received: 5"):

@@ -67,8 +67,7 @@ def test_two_workers_train_to_the_weights_of_one_also_after_one_was_killed_and_o
     printed = [end(process, None, -1) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], printed
     assert all(f"\nresuming    after update {update}\n" in text for text in printed)
-    assert ["\nfinished " in text for text in printed] == [True, False]
-    assert set(temporary.iterdir()) <= left
+    assert ["\nfinished " in text for text in printed] == [True, False] and set(temporary.iterdir()) <= left
     with np.load(expected.last) as one, np.load(found.last) as other:
         assert one.files == other.files
         for name in {*one.files} - {"progress"}:

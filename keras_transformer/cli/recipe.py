@@ -11,7 +11,7 @@ from keras_transformer.cli import console
 from keras_transformer.cli.line_files import check_files, check_has_text, chunks_in, file_state, reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.config import configure
-from keras_transformer.data.corpora import kind_of, open_corpus
+from keras_transformer.data.corpora import hash_pairs, kind_of, open_corpus
 from keras_transformer.errors import UserError, counted
 from keras_transformer.presets import PRESETS, RECURRENT
 from keras_transformer.process import find_tool
@@ -37,6 +37,7 @@ DESCRIPTION = """Recipe: from a corpus to a translator that ships, as good as th
 builds/en-de/recipe.yaml lists the stages with their commands, so that each can be run by hand. After Ctrl-C, a crash or
 a full disk, the same command goes on: no stage is trained twice. No choice rests on the test set."""
 LARGER = {"small": 100_000, "base": 1_000_000}  # teachers besides tiny, and the pairs from which they are measured
+MEASURED = ("dataset", "source_lang", "target_lang", "texts")  # settings that an epoch's time depends on
 SETTINGS = ("dataset", "source_lang", "target_lang", "hours", "student", "monolingual", "license", "seed")
 
 
@@ -110,7 +111,7 @@ def plan(arguments, corpus):
     else:
         student = None if arguments.student == "none" else arguments.student
         teachers = ["tiny", *(preset for preset, least in LARGER.items() if pairs >= least)]
-        is_known = before and before["settings"]["dataset"] == arguments.dataset
+        is_known = before and all(before["settings"].get(name) == settings[name] for name in MEASURED)
         paces = {**before["paces"]} if is_known else {}
         for preset in [*teachers, *([student] if student else [])]:
             if preset not in paces:
@@ -133,7 +134,7 @@ def plan(arguments, corpus):
 def texts_of(arguments, corpus):
     """The hashes and file states that show a changed text: a dict of settings."""
     return {
-        "texts": dict(corpus.fingerprint),
+        "texts": {**corpus.fingerprint, "test": hash_pairs(list(corpus.test or ()))},
         "monolingual_text": file_state(arguments.monolingual) if arguments.monolingual else None,
     }
 
@@ -177,6 +178,7 @@ def measure(arguments, preset, sentences):
     """
     log.info("measuring   %s", preset)
     words = ["train", "--dataset", arguments.dataset, "--preset", preset, "--epochs", "1", "--dry_run"]
+    words += ["--model_dir", str(arguments.output / "measured" / preset)]  # a new run, whatever is in runs/
     for name in ("source_lang", "target_lang"):
         words += [f"--{name}", value] if (value := getattr(arguments, name)) else []
     found = subprocess.run(

@@ -288,7 +288,7 @@ def pairs_corpus(
     for name, split in (("pairs", train), ("validation", validation)):
         if not split:
             raise CorpusError(f"`{name}` has no pair: there is nothing to learn from")
-    fingerprint = {"train": hash_pairs(train), "validation": hash_pairs(validation)}
+    fingerprint = {"train": hash_pairs(list(train)), "validation": hash_pairs(validation)}
     return Corpus("pairs", source_lang, target_lang, train, validation, test, fingerprint, notes, held_out=bool(notes))
 
 

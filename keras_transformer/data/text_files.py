@@ -274,11 +274,13 @@ def open_files(request: Request) -> Corpus:
             f"files:{request.name} needs its languages: files:{request.name}@SOURCE-TARGET, or both `source_lang` and "
             f"`target_lang`. The directory has {found}."
         )
-    # `@pt_BR-en` means the files train.pt-BR, too.
-    hyphened = {ending.replace("-", "_"): ending for ending in endings}
-    codes = (request.source_lang, request.target_lang)
-    codes = (hyphened.get(code, code) if code not in endings else code for code in codes)
+    codes = (ending_of(code, endings) for code in (request.source_lang, request.target_lang))
     return replace(text_files_corpus(request.name, *codes, request.skip_bad_lines), name=request.spec)
+
+
+def ending_of(code: str | None, endings: Iterable[str]) -> str | None:
+    """The ending of files that a code means: `@pt_BR-en` takes no hyphen within a code, and means `pt-BR`, too."""
+    return code if code in endings else {each.replace("-", "_"): each for each in endings}.get(code, code)
 
 
 def text_files_corpus(

@@ -269,10 +269,10 @@ def check_resumable(config, run):
         ConfigError: that names the settings.
         CheckpointError: that names the file.
     """
-    for needed in (run.config, *run.tokenizer_files(config.has_one_tokenizer)):
+    begun = Begun.of(run)
+    for needed in (run.config, *run.tokenizer_files((begun.config or config).has_one_tokenizer)):
         if run.has_checkpoint() and not needed.exists():
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
-    begun = Begun.of(run)
     if begun.config is None:
         return
     before, now = asdict(begun.config), asdict(begun.completed(config))

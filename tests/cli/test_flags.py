@@ -161,8 +161,7 @@ def test_words_that_are_no_settings_end_the_program_with_one_line(capsys):
     ):
         with pytest.raises(SystemExit) as caught:
             parse(*arguments)
-        assert caught.value.code == 2
-        assert capsys.readouterr() == ("", f"error: {message}\n")
+        assert caught.value.code == 2 and capsys.readouterr() == ("", f"error: {message}\n")
 
 
 def test_a_flag_is_spelled_with_underscores_or_dashes_and_words_of_another_program_stay_as_they_are():

@@ -35,8 +35,7 @@ def test_a_mistake_in_training_is_one_line(learned, tmp_path, mistake):
     assert "no such directory" in refused(tmp_path / "nowhere", tmp_path / "x")
     assert "train.fr" in refused(corpus, tmp_path / "y", target_lang="fr")
     (corpus / "train.de").write_text("eins\n", encoding="utf-8")
-    assert "20 lines" in refused(corpus, tmp_path / "z")
-    assert not [*tmp_path.glob("[xyz]/config.yaml")]
+    assert "20 lines" in refused(corpus, tmp_path / "z") and not [*tmp_path.glob("[xyz]/config.yaml")]
     settings = {"label_smoothing": 0.2, "max_length": 31, "epochs": 3, "batch_tokens": 401, "validation_sentences": 5}
     assert "label_smoothing was" in refused(learned.path.parent / "corpus", learned.path, **settings)
 

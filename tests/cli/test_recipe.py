@@ -4,6 +4,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from keras_transformer.tools.recipe.build import Recipe, read_recipe
 from keras_transformer.tools.recipe.plan import Pace, Sizes
 from tests import tiny, warm_start
 
+Ended = namedtuple("Ended", "returncode stdout stderr")
 PACES = {"tiny": Pace(2.0, 11), "tiny_6_1": Pace(1.5, 11), "quickstart": Pace(1.0, 11)}
 SIZES = Sizes("tiny", 2, True, "tiny_6_1", True, True, ("saved_model", "ctranslate2", "argos"))
 BUILT = replace(SIZES, epochs=1, teacher="quickstart", student="quickstart", second=False, formats=("saved_model",))
@@ -65,6 +67,19 @@ def test_a_changed_setting_or_text_names_the_stages_that_it_makes_stale(asked, r
     with open(asked[7], "a", encoding="utf-8") as text:
         text.write("eins\n")
     assert "have changed, and make these stages stale: prepare, both," in mistake(module, *asked, "--dry_run")
+
+
+def test_other_text_is_measured_anew_whatever_lies_in_the_default_directory(asked, run, monkeypatch):
+    measured, said = [], "epoch a; 11 updates in all\ntime a 1.0 s an update\n"
+    monkeypatch.setattr(module.subprocess, "run", lambda words, **_: measured.append(words) or Ended(0, said, ""))
+    run(module, *asked, "--dry_run", "--hours", 9)
+    assert not measured
+    for language in ("en", "de"):  # a test set alone is other text, too: `prepare` copies it
+        with open(f"{asked[1].removeprefix('files:').removesuffix('@en-de')}/test.{language}", "a") as file:
+            file.write("one\n")
+    run(module, *asked, "--dry_run")
+    assert [words[words.index("--preset") + 1] for words in measured] == ["tiny", "tiny_6_1"]
+    assert not any(Path(words[words.index("--model_dir") + 1]).exists() for words in measured)
 
 
 def test_mistakes_are_one_line_before_any_work(asked, mistake, tmp_path):

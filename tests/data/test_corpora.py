@@ -10,6 +10,7 @@ from keras_transformer.data.corpora import (
     Corpus,
     InTurn,
     epoch_weights,
+    hash_pairs,
     hold_out,
     identity_of,
     mix,
@@ -295,7 +296,9 @@ def test_every_kth_pair_is_held_out_and_the_rest_stays_in_order():
     assert validation == (("23", "23"), ("46", "46"))  # 5 % of 47 is 2, so every 23rd
     assert list(train) == list(train) == [pair for pair in pairs if pair not in validation] and len(train) == 45
     assert note == "no validation split: 2 of the 47 training pairs were held out for it"
-    assert pairs_corpus(pairs).train.pairs == pairs  # a file of links has a line for each of them
+    given = pairs_corpus(pairs)
+    assert given.train.pairs == pairs  # a file of links has a line for each of them
+    assert given.fingerprint == {"train": hash_pairs(list(train)), "validation": hash_pairs(list(validation))}
     pairs[4], pairs[30] = ("", "5"), ("23\u200b ", "23")  # neither moves the others: a run goes on with the same
     assert hold_out(pairs)[1] == validation and len(hold_out(pairs)[0]) == 44
     pairs[22] = ("\u00ad", "23")  # a blank pair is never held out, the next one is

@@ -74,8 +74,7 @@ class TestNoPositionsContract(TestPositionalEncodingContract):
 def test_matrices_start_normal_with_variance_one_over_d_model(layer):
     layer.build((None, None, D))
     matrix = layer.weights[0].numpy().astype("float64") * D**0.5  # should be N(0, 1)
-    assert abs(matrix.mean()) < 5 / matrix.size**0.5
-    assert abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
+    assert abs(matrix.mean()) < 5 / matrix.size**0.5 and abs(matrix.std() - 1) < 5 / (2 * matrix.size) ** 0.5
     assert np.mean(np.abs(matrix) < 1) == pytest.approx(0.6827, abs=0.02)  # normal, not uniform
     assert np.abs(matrix).max() > 3  # nor truncated
 

@@ -259,8 +259,7 @@ class ModelContract(VariantContract):
         model = self.model(dtype=HALF)
         config = model.get_config()
         assert set(config) == {*(field.name for field in dataclasses.fields(model.shape_class)), "dtype", "name"}
-        assert config["name"] == "some"
-        assert keras.dtype_policies.get(config["dtype"]).name == HALF
+        assert config["name"] == "some" and keras.dtype_policies.get(config["dtype"]).name == HALF
         twin = type(model).from_config(json.loads(json.dumps(config)))
         assert twin.get_config() == config
         model.save_weights(tmp_path / "model.weights.h5")
@@ -295,8 +294,7 @@ class ModelContract(VariantContract):
     def test_half_precision_keeps_weights_and_logits_in_float32_and_an_empty_source_gives_finite_numbers(self, policy):
         model, full, inputs = self.model(dtype=policy), self.model(), self.batch()
         logits, half = model(inputs), policy.removeprefix("mixed_")
-        assert model.dtype_policy.name == policy
-        assert logits.dtype == model.output.dtype == "float32"
+        assert model.dtype_policy.name == policy and logits.dtype == model.output.dtype == "float32"
         assert {weight.dtype for weight in model.weights} == {"float32"}
         layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.layers.InputLayer)]
         assert {layer.compute_dtype for layer in layers} == {half}

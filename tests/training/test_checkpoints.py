@@ -49,8 +49,7 @@ def test_variables_and_progress_come_back_from_a_plain_numpy_file(tmp_path):
         save_variables(path, saved, progress)
         assert load_variables(path, variables()) == progress
     with np.load(path, allow_pickle=False) as arrays:
-        assert len(arrays.files) == len(saved) + 1
-        assert json.loads(str(arrays["progress"])) == {"step": 8}
+        assert len(arrays.files) == len(saved) + 1 and json.loads(str(arrays["progress"])) == {"step": 8}
         np.testing.assert_array_equal(arrays["0000/kernel"], saved[1].numpy())
 
 
@@ -332,8 +331,7 @@ def test_before_the_first_epoch_has_ended_there_is_the_newest_checkpoint_and_wit
     with pytest.raises(CheckpointError, match=r"no weights in .* yet.*`save_minutes`"):
         load_translator(run)
     save_weights(run.last, 7.0, {"best_epoch": 0})
-    assert value_of(load_network(run)[0]) == 7.0
-    assert "no epoch has ended yet" in capsys.readouterr().out
+    assert value_of(load_network(run)[0]) == 7.0 and "no epoch has ended yet" in capsys.readouterr().out
 
 
 BY_SENTENCE = {"max_length": 31, "split_sentences": True}

@@ -138,8 +138,7 @@ def test_what_an_earlier_command_named_stays_and_a_new_value_counts(tmp_path):
     assert Begun.of(run) == NEW  # without a checkpoint, decisions are taken anew
     run.checkpoints.mkdir()
     run.last.touch()
-    assert Begun.of(run) == Begun(None, True, {"passes": 3})
-    assert Begun.of(run).completed(Config()) == Config()
+    assert Begun.of(run) == Begun(None, True, {"passes": 3}) and Begun.of(run).completed(Config()) == Config()
     Config(batch_tokens=2048, warmup_steps=150).save(run.config)  # as versions before 0.2 wrote them
     assert Begun.of(run).completed(Config()) == Config(batch_tokens=2048, warmup_steps=150)
     assert Begun.of(run).completed(Config(batch_tokens=512)) == Config(batch_tokens=512, warmup_steps=150)

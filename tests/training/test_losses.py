@@ -73,8 +73,7 @@ def losses_of_logits(logits, labels, label_smoothing=0.0):
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 80), ("bfloat16", 80), ("float16", 16)])
 def test_a_certain_token_costs_nothing_and_an_impossible_one_much_and_the_largest_of_a_row_is_found(dtype, most):
     certain = tf.constant([[0.0, 1000.0]], dtype)
-    assert losses_of_logits(certain, [1])[1][0] == 0
-    assert most < losses_of_logits(certain, [0])[1][0] < np.inf
+    assert losses_of_logits(certain, [1])[1][0] == 0 and most < losses_of_logits(certain, [0])[1][0] < np.inf
     rows = np.random.default_rng(3).dirichlet([0.02] * V, size=50)  # from 1 down to nothing
     probabilities = tf.cast(tf.constant(rows), dtype)
     found = losses.largest(probabilities)
@@ -105,8 +104,7 @@ def test_two_equal_passes_have_no_divergence_and_validation_has_one_and_certain_
     with tf.GradientTape() as tape:
         tape.watch(sure)
         found, measures = loss.of_tokens([sure, sure], matrix, labels)
-    assert not np.any(measures["divergence"])
-    assert np.isfinite(tape.gradient(found, sure)).all()
+    assert not np.any(measures["divergence"]) and np.isfinite(tape.gradient(found, sure)).all()
     alone, measures = loss.of_tokens([sure], matrix, labels)
     np.testing.assert_array_equal(alone, CrossEntropy(0.1).of_tokens([sure], matrix, labels)[0])
     assert set(measures) == {"accuracy", "perplexity"}

@@ -87,6 +87,8 @@ def test_a_run_that_lacks_a_file_of_its_checkpoints_is_refused_and_left_alone(
             prepare(config, run)
         assert not (run.path / name).exists()
         (run.path / name).write_bytes(before)
+    with pytest.raises(ConfigError, match=f"share_vocabulary was {share} and is {not share}"):
+        prepare(replace(config, share_vocabulary=not share), run)
 
 
 def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(corpus, tmp_path):
@@ -95,8 +97,7 @@ def test_abbreviations_are_counted_at_the_start_and_an_old_run_goes_on_without(c
     pairs = [*tiny.pairs(211), *[("see chap. Three.", "siehe Abschn. Drei.")] * 2]
     prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
     source, target, copies_unknown = load_known(run.full_stops)
-    assert not copies_unknown
-    assert source.abbreviations == ("chap",) and target.abbreviations == ("Abschn",)
+    assert not copies_unknown and source.abbreviations == ("chap",) and target.abbreviations == ("Abschn",)
     add_checkpoint(run)
     run.full_stops.unlink()
     prepare(config, run, pairs_corpus(pairs, tiny.pairs(7)))
@@ -248,8 +249,7 @@ def test_two_vocabularies_give_each_side_a_tokenizer_of_its_own_text(corpus, tmp
     assert sorted(path.name for path in run.path.glob("*.model")) == [SOURCE, TARGET]
     assert data.source_tokenizer is not data.target_tokenizer
     pieces = [set(tokenizer.visible_pieces(tf.range(tokenizer.vocabulary_size))) for tokenizer in data.tokenizers]
-    assert "o" in pieces[0] - pieces[1] and "ü" in pieces[1] - pieces[0]
-    assert len(data.train) == 211
+    assert "o" in pieces[0] - pieces[1] and "ü" in pieces[1] - pieces[0] and len(data.train) == 211
     sides = (data.train.source, data.train.target), data.tokenizers, ("en", "de")
     for sentences, tokenizer, side in zip(*sides, strict=True):
         text = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()

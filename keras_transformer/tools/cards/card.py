@@ -16,10 +16,10 @@ import tensorflow as tf
 import tensorflow_text  # it has the operations of the tokenizer
 
 translate = tf.saved_model.load("{place}").signatures["serving_default"]
-print(translate(text=tf.constant([{quoted}]))["translation"][0].numpy().decode())
+print(translate(text=tf.constant([{quoted}]){languages})["translation"][0].numpy().decode())
 ```
 
-TensorFlow Serving loads the directory above it. A request is `{{"instances": [{quoted}]}}`.""",
+TensorFlow Serving loads the directory above it. A request is `{{"instances": [{instance}]}}`.""",
     "ctranslate2": """```python
 import ctranslate2, sentencepiece
 
@@ -154,9 +154,13 @@ def how_to_run(manifest, place="."):
     tokenizers = sorted(f"{place}/{name}" for name in manifest["files"] if name.endswith("tokenizer.model"))
     before, after, prefix = (manifest.get(name, "").split() for name in ("source_tag", "source_end", "target_prefix"))
     pieces = [str(before)] * bool(before) + [f"source.encode({quoted}, out_type=str)"] + [str(after)] * bool(after)
+    codes = (manifest.get("languages") or {}).get("default", ())  # of several: every signature needs a direction
+    direction = dict(zip(("source_lang", "target_lang"), codes, strict=False))
     return RUN[manifest["format"]].format(
         place=place,
         quoted=quoted,
+        languages="".join(f', {name}=tf.constant(["{code}"])' for name, code in direction.items()),
+        instance=json.dumps({"text": json.loads(quoted), **direction}, ensure_ascii=False) if direction else quoted,
         typed=f"{json.dumps(' '.join([*before, '']))} + {quoted}" if before else quoted,
         tokenizers=tuple(tokenizers * 2)[:2],  # the source is first in the alphabet
         pieces=" + ".join(pieces),

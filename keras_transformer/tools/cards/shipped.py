@@ -42,6 +42,7 @@ def write_card_of(shipped):
         shipped: `Shipped`.
     """
     package = shipped.output / f"{shipped.output.resolve().name}.argosmodel"
+    package.unlink(missing_ok=True)  # of a recipe that made one before
     for path in (shipped.output / "argos").glob("1/*.argosmodel"):
         write_whole(package, lambda copy, path=path: copy.write_bytes(path.read_bytes()))
     text = card_of(shipped, package.name)

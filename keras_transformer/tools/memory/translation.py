@@ -171,7 +171,7 @@ class MemoryTranslator:
 
     def _parts_of(self, texts, options, are_divided):
         """Looks texts up and counts them: for each, a list of (str, `Match` or None)."""
-        if options.keys() & LANGUAGE_INPUTS.keys():
+        if any(options.get(name) is not None for name in LANGUAGE_INPUTS):
             found = [([(text, None)], []) for text in texts]
         else:
             found = self._look_up(texts)

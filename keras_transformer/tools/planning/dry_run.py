@@ -92,7 +92,7 @@ def shrunk(config, memory):
     """The config with so few positions and layers that a CPU trains it in `LITTLE` memory; on a GPU as it is."""
     if tf.config.list_physical_devices("GPU") or memory.total <= LITTLE:
         return config
-    fewer = {"batch_tokens": min(config.batch_tokens, TOKENS_PER_REPLICA), "num_layers": 1}
+    fewer = {"batch_tokens": min(config.batch_tokens, TOKENS_PER_REPLICA), "num_layers": 1, "heads": None}
     return dataclasses.replace(config, **fewer, **({"num_decoder_layers": 1} if config.num_decoder_layers else {}))
 
 

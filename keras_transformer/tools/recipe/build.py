@@ -16,7 +16,7 @@ from keras_transformer.errors import FileError, UserError
 from keras_transformer.files import reading, write_whole
 from keras_transformer.tools import duration
 from keras_transformer.tools.recipe.plan import Pace, Sizes, seconds_of
-from keras_transformer.tools.recipe.stages import commands
+from keras_transformer.tools.recipe.stages import EXPORTS, commands
 
 log = logging.getLogger(__name__)
 TEXTS = ("texts", "monolingual_text")  # settings that tell whether a text has changed
@@ -161,6 +161,8 @@ def remove_stages(recipe, names):
     """Removes what stages have left, so that they are made anew."""
     for name in names:
         products = [command.product for command in recipe.commands.get(name, ()) if command.product]
+        if name == "export":  # those that are made no more, too
+            products = [recipe.build.output / directory / "1" for directory, _ in EXPORTS.values()]
         for path in [recipe.build.output / name, *products]:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 

@@ -10,6 +10,12 @@ from keras_transformer.tools.recipe.plan import order
 OTHER_POSITIONS = "sinusoidal"  # of the second teacher: the presets have others
 # Dropout rates, each with the most epochs that it is for: in few epochs, a model does not learn its corpus by heart.
 LITTLE_DROPOUT = ((30, 0.1), (60, 0.2))
+EXPORTS = {  # format -> directory, flags of export.py
+    "saved_model": ("export", []),
+    "compiled": ("export_compiled", ["--compile", "true"]),
+    "ctranslate2": ("ctranslate2", ["--format", "ctranslate2", "--quantization", "int8"]),
+    "argos": ("argos", ["--format", "argos", "--quantization", "int8"]),
+}
 GUIDED = "0.05"  # the factor of guided alignment, so that tags of documents find their words
 
 
@@ -98,10 +104,14 @@ def dropout(preset, epochs):
     return ["--dropout_rate", str(rates[0])] if rates else []
 
 
+def prepared(build, *codes):
+    """The cleaned corpus in one direction, as `dataset` names it: `@` takes no hyphen within a code."""
+    return f"files:{build.output / 'prepare'}@{'-'.join(code.replace('-', '_') for code in codes)}"
+
+
 def in_both(build, sizes, name, preset, *flags):
     """A training in both directions, which is a good start for one of them."""
-    corpus = f"files:{build.output / 'prepare'}"
-    directions = [f"{corpus}@{build.source}-{build.target}", f"{corpus}@{build.target}-{build.source}"]
+    directions = [prepared(build, build.source, build.target), prepared(build, build.target, build.source)]
     return training(build, name, preset, sizes.epochs_of_both, directions, *flags)
 
 
@@ -134,7 +144,7 @@ def distil(build, sizes):
     words = ["distil"]
     for name in ["teacher", "second"] if sizes.second else ["teacher"]:
         words += ["--teacher", str(build.output / name)]
-    words += ["--dataset", f"files:{build.output / 'prepare'}@{build.source}-{build.target}"]
+    words += ["--dataset", prepared(build, build.source, build.target)]
     return [Command((*words, "--output", str(build.output / "distil")))]
 
 
@@ -155,15 +165,9 @@ def evaluate(build, sizes):
 
 def export(build, sizes):
     """The model that ships, in every format."""
-    formats = {
-        "saved_model": ("export", []),
-        "compiled": ("export_compiled", ["--compile", "true"]),
-        "ctranslate2": ("ctranslate2", ["--format", "ctranslate2", "--quantization", "int8"]),
-        "argos": ("argos", ["--format", "argos", "--quantization", "int8"]),
-    }
     license = ["--license", build.license] if build.license else []
     found = []
-    for directory, flags in (formats[name] for name in sizes.formats):
+    for directory, flags in (EXPORTS[name] for name in sizes.formats):
         path = build.output / directory
         words = ["export", "--model_dir", str(build.output / shipped(sizes)), "--export_dir", str(path)]
         found.append(Command((*words, "--version", "1", *flags, *license), path / "1"))

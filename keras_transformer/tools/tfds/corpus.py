@@ -20,6 +20,7 @@ from keras_transformer.data.corpora import VALIDATION_NAMES, Corpus, Pair, Reque
 from keras_transformer.data.text_files import (
     AlignedFiles,
     describe_directory,
+    ending_of,
     open_aligned_files,
 )
 from keras_transformer.errors import CorpusError
@@ -165,6 +166,7 @@ def _choose_languages(
     source_lang: str | None,
     target_lang: str | None,
 ) -> tuple[str, str]:
+    source_lang, target_lang = (ending_of(code, languages) for code in (source_lang, target_lang))
     for language in (source_lang, target_lang):
         if language is not None and language not in languages:
             raise CorpusError(f"{name} has no language {language!r}, only {' and '.join(languages)}")

@@ -73,8 +73,7 @@ def test_no_text_of_the_corpus_is_markup_and_the_table_has_a_line_for_each_head(
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["name"] for row in rows] == hand_made().names
     first = {"importance": "0.5", "lost": "0.5", "offset": "-1", "offset_share": "0.93", "diagonal": ""}
-    assert {name: rows[0][name] for name in first} == first
-    assert rows[0]["roles"].startswith("position -1")
+    assert {name: rows[0][name] for name in first} == first and rows[0]["roles"].startswith("position -1")
 
 
 def test_the_positions_are_the_sinusoids_of_the_paper_and_there_is_no_picture_of_none(translator, monkeypatch):

@@ -214,8 +214,7 @@ def test_parses_are_read_with_the_spans_of_their_words_and_refused_where_they_do
     dogs, zum = read_conllu(tmp_path / "parses", ["The dogs bark.", "Zum Haus"])
     assert dogs.spans == [(0, 3), (3, 7), (7, 11), (11, 12)]
     assert dogs.edges == [(1, "det"), (2, "nsubj"), (-1, "root"), (2, "punct")]
-    assert zum.spans == [(0, 3), (0, 3), (3, 7)]
-    assert zum.edges == [(2, "case"), (2, "det"), (-1, "root")]
+    assert zum.spans == [(0, 3), (0, 3), (3, 7)] and zum.edges == [(2, "case"), (2, "det"), (-1, "root")]
     for text, message in {
         whole.replace("\t2\tdet", "\t7\tdet"): "parse 1: a word depends on a word that the parse does not have",
         whole.replace("\t_\t_\n", "\n"): "parse 1: not a line of ten columns as in CoNLL-U: '1 The",

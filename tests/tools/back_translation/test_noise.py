@@ -12,8 +12,7 @@ def test_words_are_left_out_and_replaced_as_often_as_in_the_paper():
     found = [add_noise(TEXT, seed).split() for seed in range(1000)]
     kept = sum(map(len, found)) / (1000 * len(WORDS))
     filled = sum(words.count(FILLER) for words in found) / sum(map(len, found))
-    assert kept == pytest.approx(1 - DELETED, abs=0.015)
-    assert filled == pytest.approx(REPLACED, abs=0.015)
+    assert kept == pytest.approx(1 - DELETED, abs=0.015) and filled == pytest.approx(REPLACED, abs=0.015)
     assert all(Counter(words) - Counter(WORDS) == Counter({FILLER: words.count(FILLER)}) for words in found)
 
 

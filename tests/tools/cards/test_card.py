@@ -66,6 +66,8 @@ def test_a_run_without_languages_or_a_score_and_a_format_of_somebody_else_have_c
     front, body = front_of(card_of({**MANIFEST, "run": run, "languages": sides}))
     assert front["language"] == ["en", "de", "fr"] and not front.keys() & {"license", "model-index"}
     assert "was not scored" in body and "## Examples" not in body
+    assert 'Hello"]), source_lang=tf.constant(["en"]), target_lang=tf.constant(["de"]))' in body
+    assert '{"instances": [{"text": "Hello", "source_lang": "en", "target_lang": "de"}]}' in body
 
 
 def test_a_card_is_beside_its_export_and_that_of_a_recipe_above_all(tmp_path):

@@ -34,8 +34,7 @@ def aligned(text, source_pieces, pieces, alignment):
 def test_words_of_several_pieces_have_the_weights_of_all_and_belong_together_where_each_chooses_the_other():
     alignment = [[0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 0, 0, 1.0]]
     text, weights = aligned("rot Bus,", "▁ro t ▁Bus , </s>", "▁b us ▁red </s>", alignment)
-    assert text == "bus red" and weights.shape == (2, 3)
-    assert weights.argmax(axis=1).tolist() == [1, 0]
+    assert text == "bus red" and weights.shape == (2, 3) and weights.argmax(axis=1).tolist() == [1, 0]
     # Two pieces are the bytes of a letter.
     alignment = np.eye(5)[[3, 0, 1, 2, 2, 4]]
     text, weights = aligned("ä b", "▁ <0xC3> <0xA4> ▁b </s>", "▁c ▁ <0xC3> <0xA4> x </s>", alignment)
@@ -74,8 +73,7 @@ def test_symbols_around_a_text_that_the_model_does_not_read_stay():
 def test_long_text_is_explained_part_by_part():
     text = "one two, three four five six seven"
     ((found, weights),) = align_words(WordByWord(str.upper, longest=3), [text])
-    assert found == text.upper()
-    assert weights.argmax(axis=1).tolist() == list(range(8))
+    assert found == text.upper() and weights.argmax(axis=1).tolist() == list(range(8))
     assert align_words(UPPER, ["", " "])[0].text == ""
 
 

@@ -49,8 +49,7 @@ def archive(text):
 def translated(text, translator=UPPER):
     with zipfile.ZipFile(io.BytesIO(translate_bytes(translator, archive(text), "docx"))) as file:
         assert file.namelist() == ["[Content_Types].xml", "word/document.xml", "word/a.png"]
-        assert {info.date_time[0] for info in file.infolist()} == {2020}
-        assert file.read("word/a.png") == b"PNG"
+        assert {info.date_time[0] for info in file.infolist()} == {2020} and file.read("word/a.png") == b"PNG"
         found = file.read("word/document.xml").decode()
     parse(found, "the translation")
     return found
@@ -105,8 +104,7 @@ def test_paragraphs_runs_tables_and_sections_have_the_direction_of_the_language(
         return found[found.index("<w:body>") + 8 : found.index("</w:body>")]
 
     for language in ("ar", "fa-IR", "he", "ur"):
-        assert in_language(left, language) == right
-        assert in_language(right, language) == right
+        assert in_language(left, language) == right and in_language(right, language) == right
         assert in_language(right.replace("<w:rtl/>", '<w:rtl w:val="0"/>'), language) == right
     assert in_language(left, None) == left and in_language(right, None) == right
     back = in_language(right, "de")

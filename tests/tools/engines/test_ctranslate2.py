@@ -134,8 +134,7 @@ def test_pieces_are_those_of_a_greedy_translation_whatever_the_beam_of_the_run(e
     export = CTranslate2Export(trained)
     found, scores = export.expected(LEARNED)
     assert [unpieced(pieces) for pieces in found] == [target for _, target in tiny.learned_pairs()]
-    assert len(scores) == len(LEARNED) and max(scores) < 0
-    assert trained.settings["beam_size"] == 4
+    assert len(scores) == len(LEARNED) and max(scores) < 0 and trained.settings["beam_size"] == 4
     assert export.reference.settings == {**trained.settings, "beam_size": 1, "length_penalty": 0}
     plain, *odd = translated(export, exported, ["one two three", *tiny.ODD_SPELLINGS])[0]
     assert odd == [plain] * len(tiny.ODD_SPELLINGS)

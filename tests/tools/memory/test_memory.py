@@ -341,6 +341,7 @@ def test_a_text_that_names_its_language_is_for_the_model_and_so_are_other_langua
     translator = MemoryTranslator(Loud(tags), memory)
     texts = ["One two", ">>fra<< One two", "<2fr> One two", "<2xx> One two"]
     assert translator.translate(texts) == ["eins zwei", ">>FRA<< ONE TWO", "<2FR> ONE TWO", "right"]
+    assert translator.translate(texts[0], source_lang=None, target_lang=None) == "eins zwei"
     assert [bool(found) for found in translator.recall(texts)] == [True, False, False, True]
     # Nor is there a memory between other languages.
     loud = Loud(tags)

@@ -7,8 +7,17 @@ import pytest
 
 from keras_transformer.cli import back_translate, clean, distil, evaluate, export, translate
 from keras_transformer.cli.train import parse_training
+from keras_transformer.data.corpora import split_pair
 from keras_transformer.errors import FileError, UserError
-from keras_transformer.tools.recipe.build import CHILD, LOG, Recipe, read_recipe, run_command, stop_orphan
+from keras_transformer.tools.recipe.build import (
+    CHILD,
+    LOG,
+    Recipe,
+    read_recipe,
+    remove_stages,
+    run_command,
+    stop_orphan,
+)
 from keras_transformer.tools.recipe.plan import FORMATS, MOST, Pace, Sizes, choose, fitted, order, seconds_of
 from keras_transformer.tools.recipe.stages import Build, Command, commands, dropout, systems
 
@@ -109,6 +118,12 @@ def test_the_settings_of_the_trainings():
     assert stages["student"].corpora == tuple(f"files:builds/mine/{corpus}" for corpus in corpora)
 
 
+def test_a_code_with_a_hyphen_is_named_as_a_corpus_takes_it():
+    found = commands(build(Path("builds/mine"))._replace(target="pt-BR"), WHOLE)
+    named = [word for stage in found.values() for command in stage for word in command.words if "@" in word]
+    assert {split_pair(word)[1] for word in named} == {("en", "pt_BR"), ("pt_BR", "en")} and len(named) == 7
+
+
 def test_only_the_translations_at_the_end_read_the_test_set():
     stages = words_of(WHOLE)
     readers = {name for name, found in stages.items() for words in found if any("test.en" in word for word in words)}
@@ -153,6 +168,9 @@ def test_what_is_written_is_read_again_and_a_stage_is_stale_with_all_that_stand_
     assert read_recipe(tmp_path) is None and recipe(tmp_path / "out").stale(found) == []
     found["stages"][1]["commands"] = ["another"]
     assert recipe(tmp_path / "out").stale(found) == ["teacher", "evaluate"]
+    (tmp_path / "out" / "argos" / "1").mkdir(parents=True)  # of longer hours
+    remove_stages(written, ["export"])
+    assert not (tmp_path / "out" / "argos" / "1").exists()
 
 
 def test_a_program_that_fails_is_one_line_and_the_log_has_all_of_its_lines(tmp_path):

@@ -111,8 +111,7 @@ def test_a_text_is_translated_the_same_alone_and_in_any_batch():
             (whole, short.translate_scored(text)),
             (with_prefix, short.translate_scored(text, prefix=start, max_length=11)),
         ):
-            assert found.text == alone.text
-            assert found.score == pytest.approx(alone.score, rel=1e-4)
+            assert found.text == alone.text and found.score == pytest.approx(alone.score, rel=1e-4)
 
 
 @pytest.mark.slow

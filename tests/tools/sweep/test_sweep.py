@@ -142,8 +142,7 @@ def test_the_tables_have_the_best_first_with_means_and_spreads_of_the_seeds():
     spreads = [math.sqrt(0.5), math.sqrt((4 + 1 + 9) / 2), 1]
     assert [each.spread("bleu") for each in comparison.combinations] == pytest.approx(spreads)
     bleus = [float(row.split()[2]) for row in comparison.table_of_runs()[1:]]
-    assert bleus == sorted(filter(None, BLEUS), reverse=True)
-    assert comparison.has_seeds
+    assert bleus == sorted(filter(None, BLEUS), reverse=True) and comparison.has_seeds
     assert comparison.table_of_combinations() == [
         " positions   seeds        BLEU           loss   perplexity  minutes",
         "      none  2 of 3  40.5 ± 0.7  1.975 ± 0.035  8.12 ± 0.00      1.9",
@@ -262,8 +261,7 @@ def test_runs_share_out_the_cores_and_this_process_keeps_its_own(trained):
     source = "import os; print(sorted(os.sched_getaffinity(0)))"
     said, _ = trained(dict.fromkeys("ab", [source]), processes=2)
     assert sorted(said) == [("a", str(share(before, 0, 2))), ("b", str(share(before, 1, 2)))]
-    assert trained({"a": [source]})[0] == [("a", str(before))]
-    assert sorted(os.sched_getaffinity(0)) == before
+    assert trained({"a": [source]})[0] == [("a", str(before))] and sorted(os.sched_getaffinity(0)) == before
 
 
 def test_a_second_signal_is_passed_on_as_well(monkeypatch, tmp_path):
@@ -286,7 +284,6 @@ def test_shares_are_apart_as_long_as_there_are_enough_also_of_the_gpus_that_the_
         assert [share([*things], place, processes) for place in range(processes)] == [[*each] for each in expected]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3,5")
     assert [environment(place, 2)["CUDA_VISIBLE_DEVICES"] for place in (0, 1)] == ["0,5", "3"]
-    assert environment(0, 2)["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert environment(0, 1) is None
+    assert environment(0, 2)["TF_FORCE_GPU_ALLOW_GROWTH"] == "true" and environment(0, 1) is None
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert "CUDA_VISIBLE_DEVICES" not in environment(1, 2)

@@ -164,6 +164,9 @@ def test_translate_folder_reads_as_tfds_does_and_bad_folders_are_told_apart(tmp_
         examples = tfds.as_numpy(builder.as_dataset(split=split))
         assert list(read) == [(example["en"].decode(), example["de"].decode()) for example in examples]
     assert (tfds_corpus(name).source_lang, tfds_corpus(name).target_lang) == ("de", "en")
+    (tmp_path / "br").mkdir()
+    brazil = write_folder(tmp_path / "br", **{"en_train": "one\ntwo\n", "pt-BR_train": "um\ndois\n"})
+    assert tfds_corpus(brazil, "en", "pt_BR").target_lang == "pt-BR"  # as files:DIR
 
 
 def test_the_identity_tells_corpora_and_directions_apart_and_a_copied_directory_has_the_same(data_dir, tmp_path):
