@@ -207,9 +207,8 @@ def _fields(header, language, plurals):
     fields, known = {}, re.search(r"^Language:[ \t]*(.*)", header, re.MULTILINE)
     if not known or not is_same_language(known[1], language):
         fields["Language"] = language.replace("-", "_")
-    if PLURAL_FORMS.search(
-        header
-    ):  # of another language; but a translation has the forms of the rule that it was made for
+    if PLURAL_FORMS.search(header):
+        # It is of another language; but a translation has the forms of the rule that it was made for.
         is_done = any(entry.texts[form] for entry in plurals for form in entry.forms)
         is_wrong = bool(fields and known and known[1].strip() and not is_done)
     else:
