@@ -144,8 +144,9 @@ def run_apart(function, seconds, translator, *arguments, gone=None, **options):
     with document.lanes:
         document.lanes.enter_context(QUICK.place(document.wait))
         protection = getattr(translator, "protection", None)
-        document.start((function, seconds, protection, arguments, options))
+        document.start()
         try:
+            document.send((function, seconds, protection, arguments, options))
             kind, result = document.receive()
             while kind in ("translate", "explain"):
                 document.answer(getattr(translator, kind), result)
@@ -166,9 +167,10 @@ class _Document:
         self.lanes, self._lane, self._gone = contextlib.ExitStack(), QUICK, gone
         self.size = 0  # bytes of memory, beside those that its process began with
 
-    def start(self, work):
+    def start(self):
+        """Starts the process, which waits for its work. It cannot end before psutil has found it."""
         self._pipe, there = CONTEXT.Pipe()
-        self._process = CONTEXT.Process(target=_work, args=(there, *work), daemon=True)
+        self._process = CONTEXT.Process(target=_work, args=(there,), daemon=True)
         self._process.start()
         there.close()
         self._usage = psutil.Process(self._process.pid)
@@ -180,6 +182,10 @@ class _Document:
         self._process.kill()
         self._process.join()
         self._pipe.close()
+
+    def send(self, message):
+        with contextlib.suppress(ConnectionError):  # of a process that has ended, which `receive` tells
+            self._pipe.send(message)
 
     def receive(self):
         """Waits for what the process sends. Raises UserError if the system has ended the process."""
@@ -196,9 +202,7 @@ class _Document:
             self.wait(lambda seconds: bool(futures.wait([asked], seconds).done))
         finally:
             asked.cancel()
-        said = asked.result()
-        with contextlib.suppress(ConnectionError):  # of a process that has ended, which `receive` tells
-            self._pipe.send(said)
+        self.send(asked.result())
 
     def wait(self, is_ready):
         """Waits until a function of seconds, which waits so long, is true. Raises `Gone` or `Busy`."""
@@ -257,9 +261,10 @@ class _Asking:
         return answers
 
 
-def _work(pipe, function, seconds, protection, arguments, options):
-    """In the process of a document: calls the function, and sends its result, or why there is none."""
+def _work(pipe):
+    """In the process of a document: receives its work, and sends the result of the function, or why there is none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    function, seconds, protection, arguments, options = pipe.recv()
     resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds)))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     try:

@@ -53,6 +53,12 @@ def test_what_goes_beyond_the_limits_is_refused_and_an_error_of_the_translator_e
     assert multiprocessing.active_children() == []
 
 
+def test_a_document_that_needs_no_time_is_answered_on_a_machine_that_is_late(monkeypatch):
+    find = apart.psutil.Process
+    monkeypatch.setattr(apart.psutil, "Process", lambda pid: time.sleep(0.5) or find(pid))
+    assert translate_file_apart(UPPER, b"", "html") == b""
+
+
 def test_hostile_documents_do_not_hold_up_others_and_end_when_nobody_waits_for_them(monkeypatch):
     monkeypatch.setattr(apart.SLOW, "most", 9)  # eight work at a time, one waits
     gone = threading.Event()
