@@ -128,6 +128,7 @@ function calm() {
 }
 
 function translateSoon() {
+  request.abort(); // its answer would belong to another text
   sourceWords.show(box.value, null);
   clearTimeout(next);
   next = setTimeout(translate, PAUSE);

@@ -91,6 +91,14 @@ def test_what_is_typed_is_translated_once_the_keys_are_still_and_an_empty_box_is
     assert api.texts("explain") == ["one", "ones"]
 
 
+def test_a_text_that_is_typed_while_the_page_starts_is_translated_once(page, api):
+    typing = "source.value = 'one'; source.dispatchEvent(new Event('input'))"
+    page.add_init_script(f"addEventListener('DOMContentLoaded', () => {{ {typing} }})")
+    page.reload()
+    page.wait_for_timeout(700)  # longer than the page waits for the keys
+    assert api.texts("explain") == ["one"] and page.locator("#target").text_content() == "ONE"
+
+
 def test_pointing_at_a_word_or_at_the_heat_map_shows_what_attends_to_what(page):
     write(page, "one two three")
     details, table = page.locator("#details"), page.get_by_role("grid", name="Attention")

@@ -203,8 +203,7 @@ def test_an_option_may_be_of_every_text_its_own_or_is_that_of_the_translator():
     for text, beam_size, alpha, (translation, score) in zip(TEXTS, beam_sizes, alphas, found, strict=True):
         search = (beam_size, alpha) if beam_size else (3, ALPHA)
         expected, expected_score, _ = FullPasses(tiny.trained_transformer(), text).search(*search)
-        assert translation == expected
-        assert score == pytest.approx(expected_score, rel=1e-4, abs=1e-6)
+        assert translation == expected and score == pytest.approx(expected_score, rel=1e-4, abs=1e-6)
     not_given = {option.name: option.not_given for option in options_of("translate_with_options")}
     assert translator(3).translate(TEXTS, **not_given) == translator(3).translate(TEXTS)
 
@@ -466,8 +465,7 @@ def test_a_translator_leaves_no_graph_behind():
 
 def test_a_text_in_parts_draws_other_numbers_for_each():
     (translation,) = ask(endless(), "sample", ["seven\nseven"], temperature=9.0)["translation"]
-    assert len(translation) > 20
-    assert not translation.startswith(translation[len(translation) // 2 + 1 :])
+    assert len(translation) > 20 and not translation.startswith(translation[len(translation) // 2 + 1 :])
 
 
 def test_scores_and_explanations_are_of_the_translation_that_was_found_without_padding():

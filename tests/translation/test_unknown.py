@@ -33,8 +33,7 @@ def test_signs_without_a_piece_and_letters_of_other_scripts_are_unknown():
 
 def test_what_another_tokenizer_knows_mends_or_keeps_is_known():
     """One with NFKC makes it something known, one has it as a piece, one has placeholders, one is of bytes alone."""
-    assert {*"（℃⟦жΩ"} <= without_piece([tokenizer()])
-    assert "（" not in without_piece([tokenizer(nfkc=True)])
+    assert {*"（℃⟦жΩ"} <= without_piece([tokenizer()]) and "（" not in without_piece([tokenizer(nfkc=True)])
     assert "⟦" not in without_piece([tokenizer(placeholders=PLACEHOLDERS)])
     both = without_piece([tokenizer(), tokenizer("cyrillic")])
     assert not {*"ж№&–"} & both and "Ω" in both
