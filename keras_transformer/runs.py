@@ -116,12 +116,11 @@ class Run:
         """
         is_own = format == "saved_model"
         make_export = SavedModelExport if is_own else find_tool("engines", f"`format` {format}").export_class(format)
-        if shortlist is not None and not make_export.has_shortlist:
-            raise UserError(f"this engine uses all pieces. Received: shortlist={shortlist}, format={format!r}")
-        if compiled and not is_own:
-            raise UserError(f"only a SavedModel has compiled programs. Received: format={format!r}")
-        if self.others and not is_own:
-            raise UserError(f"several runs are exported together as a SavedModel only. Received: format={format!r}")
+        for name, value in {"shortlist": shortlist, **settings}.items():
+            if value is not None and name in make_export.lacks:
+                raise UserError(f"`{name}` has no effect with `format` {format}: {make_export.lacks[name]}")
+        if (compiled or self.others) and not is_own:
+            raise UserError(f"only a SavedModel has compiled programs, or several runs. Received: format={format!r}")
         version_directory(export_dir, version)  # before the long work, it refuses one that exists
         directory = RunDirectory(self.path)
         default = self.translator(checkpoint, shortlist, **settings)

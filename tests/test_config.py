@@ -151,8 +151,7 @@ def test_the_file_of_a_run_begun_before_may_have_a_setting_that_is_gone(tmp_path
     path = tmp_path / "config.yaml"
     Config(seed=23).save(path)
     path.write_text(path.read_text(encoding="utf-8") + f"profile: {value}\n", encoding="utf-8")
-    assert Config.load(path) == Config(seed=23)
-    assert ("has `profile`, which is gone" in caplog.text) == is_named
+    assert Config.load(path) == Config(seed=23) and ("has `profile`, which is gone" in caplog.text) == is_named
 
 
 # Values that are refused, each with the names of its kind.

@@ -157,5 +157,4 @@ def test_the_wheel_trains_exports_translates_and_serves_where_the_project_is_not
                 status, _, reply = ask(rest, "POST", "/v1/models/t:predict", json.dumps({"instances": ["3 km"]}))
                 return status == 200 and reply["predictions"]
 
-        assert len(wait_for(predicted)) == 1
-        assert urllib.request.urlopen(f"http://{HOST}:{rest}/page.js").status == 200
+        assert len(wait_for(predicted)) == 1 and urllib.request.urlopen(f"http://{HOST}:{rest}/page.js").status == 200

@@ -272,5 +272,5 @@ def test_runs_that_cannot_translate_together_are_refused_and_the_one_that_reads_
         for use in (kt.load, kt.Run):
             with pytest.raises(kt.UserError, match=f"different runs, each named once. Received: {received}$"):
                 use(paths)
-    with pytest.raises(kt.UserError, match="as a SavedModel only. Received: format='litert'"):
+    with pytest.raises(kt.UserError, match="or several runs. Received: format='litert'"):
         kt.Run(two_runs).export(tmp_path / "exports", format="litert")

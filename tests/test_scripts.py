@@ -75,8 +75,7 @@ def test_the_filter_keeps_lines_and_is_the_same_from_run_and_export(made, tmp_pa
     result = run("translate.py", "--model_dir", made / "run", stdin=b"\n".join(LINES))
     assert (result.returncode, result.stderr) == (0, "")
     *lines, rest = result.stdout.split("\n")
-    assert len(lines) == len(LINES) and rest == ""
-    assert lines[1] == lines[3] == "" and lines[0] == lines[-1] != ""
+    assert len(lines) == len(LINES) and rest == "" and lines[1] == lines[3] == "" and lines[0] == lines[-1] != ""
 
     (tmp_path / "in").write_bytes(b"".join(line + b"\n" for line in reversed(LINES)))
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")

@@ -119,16 +119,10 @@ def parse_arguments(parser):
 
 def check_format(arguments):
     """Raises UserError for a flag that the format does not have, and without the tool of the other engines."""
-    dividing = ("saved_model", "litert")
-    searching = (*dividing, "hugging_face")
     for name, formats, instead in (
         ("quantization", ("ctranslate2", "litert", "argos"), "a SavedModel has --precision"),
         ("precision", ("saved_model",), "CTranslate2 and LiteRT have --quantization, and transformers has float32"),
         ("compile", ("saved_model",), "the other engines are compiled programs"),
-        ("beam_size", searching, "CTranslate2 takes it with each translation"),
-        ("length_penalty", searching, "CTranslate2 takes it with each translation"),
-        ("split_sentences", dividing, "the other engines translate each text at once"),
-        ("shortlist", dividing, "the other engines use all pieces"),
     ):
         if getattr(arguments, name) is not None and arguments.format not in formats:
             raise UserError(f"--{name} needs --format {' or '.join(formats)}: {instead}")

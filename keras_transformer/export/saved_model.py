@@ -103,7 +103,7 @@ class SavedModelExport:
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
     """
 
-    libraries, has_shortlist = (), True
+    libraries, lacks = (), {}
     programs, warm_up_texts = None, ()  # see `Signatures` and `warm_up_requests`
 
     def __init__(self, translator, precision="float32", shortlist=None):

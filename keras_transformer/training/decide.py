@@ -131,15 +131,15 @@ class Begun(NamedTuple):
     def of(cls, run):
         """Reads a `RunDirectory`. Raises ConfigError or FileError for a damaged file."""
         config = Config.load(run.config) if run.config.exists() else None
-        is_resumed = run.has_checkpoint()
-        return cls(config, is_resumed, run.read_decided() if is_resumed else {})
+        return cls(config, run.has_checkpoint(), run.read_decided() if run.has_checkpoint() else {})
 
     def completed(self, config):
         """The config with the sizes and the tokenization that the earlier command named and this one leaves out.
 
         If both name the same corpora, it has the names of the earlier command: files of the run begin with them.
+        Without a checkpoint, the earlier command counts for nothing.
         """
-        if self.config is None:
+        if not self.is_resumed or self.config is None:
             return config
         names = [name for name in SUITED if getattr(config, name) is None]
         names += ["tokenize"] if config.tokenize == "auto" else []  # an earlier version had another default
@@ -335,11 +335,9 @@ def say_differences(before, now, fresh, schedule):
         if name in before and before[name] != now[name]:
             log.info("changed     `%s` was %s and is %s, as this machine has it", name, before[name], now[name])
     old, new = before.get("last_step", now["last_step"]), now["last_step"]
-    if old == new:
-        return
-    if schedule == "inverse_square_root":
+    if old != new and schedule == "inverse_square_root":
         log.info("changed     the last update was %s and is %s, as this command says", f"{old:,}", f"{new:,}")
-    else:  # the rate of the next update is that of a run that was planned like this
+    elif old != new:  # the rate of the next update is that of a run that was planned like this
         log.info(
             "schedule    a new cycle: the learning rate was to reach 0 at update %s, and now does at %s",
             f"{old:,}",

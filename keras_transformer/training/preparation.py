@@ -82,16 +82,15 @@ def prepare(config, run, corpus=None, before=None):
         TokenizerError: if no tokenizer can be trained, or that of `config.tokenizer` cannot be used.
     """
     # Before the settings are compared with those of a run: a wrong corpus is the mistake that matters more.
-    if run.has_checkpoint():
-        before = run.corpus_identity()
+    before = run.corpus_identity() if run.has_checkpoint() else before
     corpus = mix([*([corpus] if corpus else _open_named(config)), *open_replayed(config)], before)
-    check_resumable(config, run)
+    has_same_settings = check_resumable(config, run)
     origin = open_origin(config, run)
     for each in (corpus, *corpus.others):
         log.info("corpus      %s: %s to %s", each.name, each.source_lang, each.target_lang)
     for note in corpus.notes:
         log.info("            %s", note)
-    is_same = check_same_corpus(run, corpus)
+    is_same = check_same_corpus(run, corpus) and has_same_settings
     check_alignments(config, corpus)
     tags = known_languages(config, run, corpus, origin)
     models = make_tokenizers(config, run, corpus, origin, is_same)  # if this fails, other settings may be tried
@@ -99,6 +98,9 @@ def prepare(config, run, corpus=None, before=None):
         find_tool("variation", "`subword_dropout_rate`").check_bpe(*models.values())
     if codes := tags.untagged(corpus.directions) if tags else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
+    if not is_same:  # an earlier start, which trained nothing, may have left others
+        for path in (run.tags, *run.tokenizer_files(True), *run.tokenizer_files(False)):
+            path.unlink(missing_ok=True)
     if not run.has_checkpoint():  # a run that goes on keeps its settings until it has decided by them
         run.keep_settings(config)
     for path, model in models.items():
@@ -152,8 +154,7 @@ def encode_others(corpus, encode):
 
 
 def _open_named(config):
-    languages = (config.source_lang, config.target_lang)
-    return open_corpora(config.corpora, *languages, config.seed, config.skip_bad_lines)
+    return open_corpora(config.corpora, config.source_lang, config.target_lang, config.seed, config.skip_bad_lines)
 
 
 def open_replayed(config):
@@ -265,23 +266,30 @@ def _ingredients(config, run, identity):
 def check_resumable(config, run):
     """Refuses to resume a run with other settings, or without the files that its checkpoints need.
 
+    As long as a run has no checkpoint, other settings may be tried.
+
+    Returns:
+        Whether the settings are those of the last start, but for those that may change: bool. True with a checkpoint.
+
     Raises:
         ConfigError: that names the settings.
-        CheckpointError: that names the file.
+        CheckpointError: that names the file; and for a model without checkpoints, which would be lost.
     """
     begun = Begun.of(run)
+    if run.model.exists() and not begun.is_resumed:
+        raise CheckpointError(f"{run.path} has a model and no checkpoints to go on from: choose another `model_dir`")
     for needed in (run.config, *run.tokenizer_files((begun.config or config).has_one_tokenizer)):
         if run.has_checkpoint() and not needed.exists():
             raise CheckpointError(f"checkpoints without their {needed}: put it back, or choose another `model_dir`")
     if begun.config is None:
-        return
+        return False
     before, now = asdict(begun.config), asdict(begun.completed(config))
     found = {name for name in begun.decided if before.get(name, 0) is None and now[name] == begun.decided[name]}
-    may_change = {name for name, setting in SETTINGS.items() if setting.may_change}
-    different = [name for name in now if before[name] != now[name] and name not in may_change | found]
-    if different:
+    different = [name for name in now if before[name] != now[name] and not (name in found or SETTINGS[name].may_change)]
+    if different and begun.is_resumed:
         changes = ", ".join(f"{name} was {before[name]} and is {now[name]}" for name in different)
         raise ConfigError(f"{run.path} holds a run with other settings: {changes}. Choose another `model_dir`")
+    return not different
 
 
 def check_same_corpus(run, corpus):
@@ -366,14 +374,14 @@ def append_tags(model, codes):
 
 
 def make_tokenizers(config, run, corpus, origin, is_same):
-    """The tokenizers that the run lacks, and all of them if nothing was trained yet but on another corpus.
+    """The tokenizers that the run lacks, and all of them if those that it has are not of this start.
 
     Args:
         config: `Config`.
         run: `RunDirectory`.
         corpus: `Corpus`.
         origin: `Origin` or None.
-        is_same: whether the tokenizers that the run has are of this corpus.
+        is_same: whether the tokenizers that the run has are of this corpus and these settings.
 
     Returns:
         dict, from the path of a tokenizer to its model, bytes.

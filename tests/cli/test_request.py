@@ -98,8 +98,7 @@ def test_n_best_gives_n_lines_of_every_text_best_first_or_a_list_in_its_object()
 
 def test_sampling_draws_with_the_options_that_were_given_and_the_sample_that_agrees_best_is_chosen():
     lines, asked = asked_for("--sample", "--temperature", 0.7, "--seed", -5, "--top_k", 0)
-    assert lines[0] == ["One Two"]
-    assert asked == [("sample", {"temperature": 0.7, "seed": -5, "top_k": 0}, progress)]
+    assert lines[0] == ["One Two"] and asked == [("sample", {"temperature": 0.7, "seed": -5, "top_k": 0}, progress)]
     lines, ((_, options, _),) = asked_for("--mbr", "bleu", "--samples", 3, "--seed", 5, "--top_p", 0.5, "--json")
     assert json.loads(lines[0][0]) == {"text": "one two", "translation": "One Two", "score": 100.0}
     assert len(options.pop("seed")) == 3 * len(TEXTS) and options == {"top_p": 0.5}

@@ -167,7 +167,9 @@ def test_files_with_different_measures_and_a_directory_of_other_runs_or_of_anoth
     for file in files:
         file.write_text(f"best_by: {file.stem}\n")
     assert "give --best_by once" in mistake(sweep, *first, "--grid", "config", *files)
-    (tmp_path / "out" / NAMES[0]).mkdir(parents=True)
+    (tmp_path / "out" / NAMES[0] / "checkpoints").mkdir(parents=True)
+    for name in ("checkpoints/last.npz", "tokenizer.model"):
+        (tmp_path / "out" / NAMES[0] / name).touch()
     config = parse_config([*first[2:], "--positions=rotary", "--dropout_rate=0.2", "--seed=1"], "")
     config.save(tmp_path / "out" / NAMES[0] / "config.yaml")
     found = mistake(sweep, *first, *GRID, "--d_ff", 19).removeprefix(f"error: {tmp_path}/out/{NAMES[0]} ")

@@ -268,8 +268,7 @@ def test_the_fingerprint_is_that_of_the_files_that_are_read(tmp_path):
     fill(tmp_path, TRAIN, VALIDATION, {"test.en": "four\n", "test.de": "vier\n", "train.fr": "un\n"})
     before = text_files_corpus(tmp_path, "en", "de").fingerprint
     fill(tmp_path, {"test.en": "five\n", "train.fr": "un deux\n", "notes.txt": "x"})
-    assert text_files_corpus(tmp_path, "en", "de").fingerprint == before
-    assert list(before) == [*TRAIN, *VALIDATION]
+    assert text_files_corpus(tmp_path, "en", "de").fingerprint == before and list(before) == [*TRAIN, *VALIDATION]
     for name, text in (TRAIN | VALIDATION).items():
         stat = (tmp_path / name).stat()
         fill(tmp_path, {name: text.replace("e", "a")})

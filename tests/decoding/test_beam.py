@@ -116,8 +116,7 @@ def test_every_row_is_searched_under_its_own_options(wanted):
 
 def test_the_result_has_its_shapes_and_dtypes_and_live_hypotheses_without_eos():
     ids, scores, lengths = beam(Script(SEEDS, eos_bias=-50.0), LIMITS, pad_id=4)
-    assert (ids.shape, ids.dtype) == ((5, 3, 13), tf.int32)
-    assert (scores.shape, scores.dtype) == ((5, 3), tf.float32)
+    assert (ids.shape, ids.dtype) == ((5, 3, 13), tf.int32) and (scores.shape, scores.dtype) == ((5, 3), tf.float32)
     assert (lengths.shape, lengths.dtype) == ((5, 3), tf.int32)
     assert (ids.numpy()[0, :, 5:] == 4).all() and (np.diff(scores, axis=1) <= 0).all()
     assert scores.numpy()[1].tolist() == [0.0, UNFILLED_SCORE, UNFILLED_SCORE]  # one empty hypothesis

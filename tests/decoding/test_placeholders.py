@@ -73,8 +73,7 @@ def test_greedy_search_and_sampling_have_every_placeholder_exactly_once(script):
     for seed in range(3):
         options["seed"] = tf.fill([len(SEEDS)], tf.constant(seed, tf.int64))
         for row, [(found, ids)] in enumerate(as_lists(sample(*inputs, options, length_penalty=0.0, **IDS))):
-            assert counts(ids) == counts(SOURCES[row])
-            assert found == pytest.approx(script.log_prob(row, ids), abs=1e-4)
+            assert counts(ids) == counts(SOURCES[row]) and found == pytest.approx(script.log_prob(row, ids), abs=1e-4)
 
 
 def test_a_limit_has_room_for_the_placeholders_and_a_prefix_for_its_own():

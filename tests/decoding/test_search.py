@@ -70,8 +70,7 @@ def test_no_repeated_sequences_need_no_memory_of_the_square_of_the_length():
     graph = find.get_concrete_function().graph.as_graph_def(add_shapes=True)
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     shapes = [[dim.size for dim in shape.dim] for node in nodes for shape in node.attr["_output_shapes"].list.shape]
-    assert [rows, width, length] in shapes
-    assert not [shape for shape in shapes if length in shape and len(shape) > 3]
+    assert [rows, width, length] in shapes and not [shape for shape in shapes if length in shape and len(shape) > 3]
     for n in (99, 100, 2**31 - 1):  # of 99 tokens that are all 1
         forbidden = np.isneginf(find(tf.ones(text.shape, tf.int32), tf.fill([rows, 1], n))[0]).sum()
         assert forbidden == (rows * width if n == 99 else 0)

@@ -62,8 +62,7 @@ def test_every_token_is_the_choice_under_the_options_of_its_row(found_by, by_han
 @SEARCHES
 def test_the_result_has_its_shapes_and_dtypes_and_a_row_ends_with_eos_or_at_its_limit(found_by):
     ids, scores, lengths = found_by(Script(SEEDS, eos_bias=-50.0), LIMITS, pad_id=4)
-    assert (ids.shape, ids.dtype) == ((5, 1, 13), tf.int32)
-    assert (scores.shape, scores.dtype) == ((5, 1), tf.float32)
+    assert (ids.shape, ids.dtype) == ((5, 1, 13), tf.int32) and (scores.shape, scores.dtype) == ((5, 1), tf.float32)
     assert (lengths.shape, lengths.dtype) == ((5, 1), tf.int32) and (ids.numpy()[0, 0, 5:] == 4).all()
     assert lengths[:, 0].numpy().tolist() == LIMITS and scores[1, 0] == 0
     empty = found_by(Script(SEEDS[:2]), [0, 0])

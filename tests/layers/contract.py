@@ -87,8 +87,7 @@ class LayerContract:
         built.build(known(next(iter(self.inputs.values()))))
         output = called(*self.tensors())
         weights = [(w.path, w.shape) for w in built.weights]
-        assert weights == [(w.path, w.shape) for w in called.weights]
-        assert built.count_params() == self.weight_count
+        assert weights == [(w.path, w.shape) for w in called.weights] and built.count_params() == self.weight_count
         built.set_weights(called.get_weights())
         np.testing.assert_array_equal(built(*self.tensors()), output)  # nothing is random unless training
         assert weights == [(w.path, w.shape) for w in built.weights]

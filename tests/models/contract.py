@@ -271,8 +271,7 @@ class ModelContract(VariantContract):
     def test_logits_are_products_with_the_output_matrix(self, leading):
         model = self.model()
         matrix = np.asarray(model.output_matrix, "float64")  # (V, D)
-        assert matrix.shape[0] == self.target_size
-        assert any(weight is model.output_matrix for weight in model.weights)
+        assert matrix.shape[0] == self.target_size and any(weight is model.output_matrix for weight in model.weights)
         states = np.random.default_rng(3).normal(size=(*leading, matrix.shape[1]))
         logits = model.logits(tf.constant(states, "float32"))
         assert logits.dtype == "float32"

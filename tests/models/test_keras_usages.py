@@ -274,8 +274,7 @@ def test_compile_takes_what_keras_takes_and_a_rate_that_is_set_is_the_rate():
     compiled(keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)))
     trainer = compiled({"class_name": "adam", "config": {"learning_rate": 0.1}})
     trainer.optimizer.learning_rate = 0.25
-    assert np.isfinite(trainer.train_on_batch(X, IDS)).all()
-    assert float(trainer.optimizer.learning_rate) == 0.25
+    assert np.isfinite(trainer.train_on_batch(X, IDS)).all() and float(trainer.optimizer.learning_rate) == 0.25
 
 
 # What is refused.

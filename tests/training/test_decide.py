@@ -96,8 +96,7 @@ def test_a_run_that_ends_within_its_warm_up_says_so():
 def test_a_run_goes_on_with_its_sizes_for_more_epochs_and_says_what_a_new_run_would_have(capsys):
     asked = Config(schedule="inverse_square_root", epochs=1)
     first, _, plan, decided = decide(asked, data(300), TWO_CORES, NEW)
-    assert first.warmup_steps == 10
-    assert decide(asked, data(300), TWO_CORES, begun(asked, **decided))[3] == decided
+    assert first.warmup_steps == 10 and decide(asked, data(300), TWO_CORES, begun(asked, **decided))[3] == decided
     assert capsys.readouterr().out == ""  # the same command says nothing
     longer = Config(schedule="inverse_square_root", epochs=2)
     config, _, longer_plan, again = decide(longer, data(300), TWO_CORES, begun(asked, **decided))

@@ -92,8 +92,7 @@ def test_a_batch_counts_its_tags(both):
 def test_a_run_of_one_direction_has_no_tags(corpus, tmp_path):
     """Whether a corpus says its pair or the settings do: the pieces, the files and the batches are the same."""
     one, other = map(prepared, (tiny.config(corpus, tmp_path / "a"), config_of(corpus, tmp_path / "b", "en-de")))
-    assert one.languages is other.languages is None
-    assert one.source_tokenizer.model == other.source_tokenizer.model
+    assert one.languages is other.languages is None and one.source_tokenizer.model == other.source_tokenizer.model
     for run in ("a", "b"):
         assert not (tmp_path / run / "languages.json").exists()
         assert "directions" not in json.loads((tmp_path / run / "tokens" / "train" / "about.json").read_text())

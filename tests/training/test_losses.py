@@ -91,8 +91,7 @@ def test_extreme_logits_give_finite_losses_and_gradients(size):
             smoothed, cross_entropy, is_right = losses_of_logits(states, [label], 0.1)
             total = smoothed + 1000 * (cross_entropy + tf.cast(is_right, "float32"))  # which carry no gradient
         gradient = tape.gradient(total, states)
-        assert np.isfinite(smoothed).all() and np.isfinite(cross_entropy).all()
-        assert is_right[0] == (label == 1)
+        assert np.isfinite(smoothed).all() and np.isfinite(cross_entropy).all() and is_right[0] == (label == 1)
         np.testing.assert_allclose(gradient, [np.eye(3)[1] - 0.9 * np.eye(3)[label] - 0.1 / 3], atol=1e-6)
 
 

@@ -46,10 +46,11 @@ def add_checkpoint(run):
     run.last.touch()
 
 
-def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(prepared):
-    run, config = prepared
+def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(changing):
+    _, run, config = changing
+    add_checkpoint(run)
     before = contents(run)
-    other = {"vocabulary_size": 997, "character_coverage": 0.98, "num_layers": 3, "dropout_rate": 0.1}
+    other = {"vocabulary_size": 997, "character_coverage": 0.98, "num_layers": 3, "dropout_rate": 0.3}
     other |= {"batch_tokens": 997, "label_smoothing": 0.0, "seed": 3, "max_length": 29, "precision": "bfloat16"}
     for name, value in {**other, "tie_embeddings": False, "optimizer": "lion", "clip_norm": 0.5}.items():
         with pytest.raises(ConfigError) as refused:
@@ -63,6 +64,28 @@ def test_a_run_under_other_settings_is_refused_by_name_and_left_alone(prepared):
     assert contents(run) == before
     may_change = {"epochs": 7, "max_steps": 11, "strategy": "mirrored", "average_epochs": 3, "beam_size": 1}
     check_resumable(replace(config, **may_change, length_penalty=0.0, patience=7, save_minutes=0), run)
+
+
+def test_before_anything_is_trained_other_settings_are_a_first_start_and_a_model_is_left_alone(corpus, tmp_path):
+    one = tiny.config(corpus, tmp_path / "run", batch_tokens=997)
+    two = replace(one, share_vocabulary=False)
+    both = replace(one, dataset=[f"files:{corpus}@de-en", f"files:{corpus}"])
+    run = RunDirectory(both.model_dir)
+    for number, config in enumerate((both, two, replace(one, vocabulary_size=317), replace(one, max_length=7), both)):
+        prepare(config, run)
+        first = prepared_run(replace(config, model_dir=str(tmp_path / f"{number}")))
+        mine, new = (
+            {path.relative_to(each.path): text for path, text in contents(each).items()} for each in (run, first)
+        )
+        assert mine.pop(Path("config.yaml")).replace(b"/run", f"/{number}".encode()) == new.pop(Path("config.yaml"))
+        assert mine == new
+    run.model.touch()
+    before = contents(run)
+    with pytest.raises(
+        CheckpointError, match=f"{run.path} has a model and no checkpoints to go on from: choose another"
+    ):
+        prepare(both, run)
+    assert contents(run) == before
 
 
 @pytest.mark.parametrize(
@@ -120,8 +143,7 @@ def test_a_second_start_does_not_tokenise_again(prepared, monkeypatch):
     monkeypatch.setattr(preparation, "encode_pairs", None)
     data = prepare(config, run)
     assert len(before) == 2 * 7 and {path: path.stat().st_mtime_ns for path in run.tokens.rglob("*")} == before
-    assert (len(data.train), len(data.validation)) == (211, 13)
-    assert data.source_tokenizer is data.target_tokenizer
+    assert (len(data.train), len(data.validation)) == (211, 13) and data.source_tokenizer is data.target_tokenizer
     assert [path.name for path in run.path.glob("*.model")] == [SHARED]
     # The tokenised corpus is opened without its text.
     pairs, sides = open_split(run, "validation"), zip(*validation_pairs(config, data.corpus), strict=True)

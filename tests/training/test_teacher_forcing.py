@@ -270,8 +270,7 @@ def test_a_trainer_that_is_saved_and_loaded_goes_on_as_the_one_that_was_not(tmp_
     start = values(model.network.weights)
     fit(model, 2)
     fit(loaded, 2)
-    assert int(loaded.optimizer.iterations) == 4
-    assert len(loaded.resumable_variables) == len(model.resumable_variables)
+    assert int(loaded.optimizer.iterations) == 4 and len(loaded.resumable_variables) == len(model.resumable_variables)
     for found, expected in zip(loaded.resumable_variables, model.resumable_variables, strict=True):
         np.testing.assert_array_equal(found.numpy(), expected.numpy(), err_msg=expected.path)
     assert max(np.abs(x - y.numpy()).max() for x, y in zip(start, model.network.weights, strict=True)) > 1e-3

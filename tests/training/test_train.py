@@ -322,8 +322,7 @@ def test_the_trainer_has_the_settings_of_the_config():
     settings = ("accumulate_steps", "clip_norm", "ema_decay")
     for holder in (config, trainer, trainer.updates):
         assert [getattr(holder, name) for name in settings] == [3, 0.7, 0.9]
-    assert trainer.token_loss.label_smoothing == 0.13
-    assert trainer.network.output_matrix.shape == (503, config.d_model)
+    assert trainer.token_loss.label_smoothing == 0.13 and trainer.network.output_matrix.shape == (503, config.d_model)
     arguments = trainer.network.get_config()
     shared = {name: value for name, value in vars(config).items() if name in arguments and name != "vocabulary_size"}
     assert len(shared) == 26 and {name: arguments[name] for name in shared} == shared

@@ -243,8 +243,7 @@ def test_an_epoch_is_saved_before_it_is_validated_and_after(tmp_path):
     save.model.loss_metric.reset_state()  # as validation does
     save.progress.best, save.progress.best_epoch = 11.0, 1
     save.on_epoch_end(0, {})
-    assert load(save.run.last)[0] == Progress(3, ended=3, best=11.0, best_epoch=1)
-    assert not save.model.stop_training
+    assert load(save.run.last)[0] == Progress(3, ended=3, best=11.0, best_epoch=1) and not save.model.stop_training
     # An end in the middle of an epoch keeps its metrics for a longer run.
     assert [update(save, loss) for loss in (2.0, 5.0)] == [3, 5]
     save.model.loss_metric.reset_state()

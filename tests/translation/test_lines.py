@@ -18,8 +18,7 @@ def test_batches_are_of_similar_length_longest_first_and_order_is_restored():
 
     texts = ["ccc", "a", "eeeee", "bb", "dddd", "a2", "fffffff"]
     assert run_sorted(shout, texts, 3, progress.append) == [text.upper() for text in texts]
-    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]]
-    assert progress == [3, 3, 1]
+    assert sorted(batches) == [["a"], ["ccc", "bb", "a2"], ["fffffff", "eeeee", "dddd"]] and progress == [3, 3, 1]
     batches.clear()
     assert run_sorted(shout, texts, 3, most=8) == [text.upper() for text in texts]
     assert sorted(batches) == [["bb", "a2", "a"], ["dddd", "ccc"], ["eeeee"], ["fffffff"]]

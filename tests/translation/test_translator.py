@@ -180,8 +180,7 @@ def test_blank_text_gives_blank_text_and_score_0():
     blank = ["", " ", " \t\n", "\u00a0", "\u3000", "\u200b\ufeff", "\x00\x07", "\u2028 \r\n"]
     assert translator(3).translate_batch(blank) == ([""] * len(blank), [0.0] * len(blank))
     _, scores = translator(3).translate_batch(["\u00a0 one \t", "\x00two", "0", "one."])
-    assert 0.0 not in scores
-    assert translator(3).translate_batch([]) == ([], []) and translator(3).translate([]) == []
+    assert 0.0 not in scores and translator(3).translate_batch([]) == ([], []) and translator(3).translate([]) == []
 
 
 def test_one_str_gives_its_own_result_and_texts_may_come_in_any_iterable_of_str():

@@ -55,7 +55,9 @@ class CTranslate2Export:
         ExportError: if the engine cannot run the model: it is no Transformer, or its values have a width of their own.
     """
 
-    libraries, has_shortlist = ("ctranslate2",), False
+    libraries = ("ctranslate2",)
+    lacks = {name: "it is given with each translation" for name in ("beam_size", "length_penalty")}
+    lacks |= {"split_sentences": "it translates each text at once", "shortlist": "it uses all pieces"}
 
     def __init__(self, translator, quantization="float32"):
         if not isinstance(translator.model, Transformer):

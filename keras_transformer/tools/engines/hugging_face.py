@@ -61,7 +61,8 @@ class HuggingFaceExport:
         ExportError: if transformers has no class for the model, or no tokenizer; it names the setting.
     """
 
-    libraries, has_shortlist = ("torch", "transformers"), False
+    libraries = ("torch", "transformers")
+    lacks = {"split_sentences": "it translates each text at once", "shortlist": "it uses all pieces"}
     least_equal, score_tolerance, advice = 0.995, 1e-2, "export a SavedModel"
 
     def __init__(self, translator, quantization="float32"):

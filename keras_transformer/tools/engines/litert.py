@@ -50,7 +50,7 @@ class LiteRTExport:
         ExportError: for another quantization.
     """
 
-    libraries, has_shortlist = ("ai-edge-litert",), True
+    libraries, lacks = ("ai-edge-litert",), {}
 
     def __init__(self, translator, quantization="float32", shortlist=None):
         if quantization not in QUANTIZATIONS:

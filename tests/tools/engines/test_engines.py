@@ -15,7 +15,7 @@ from keras_transformer.export.manifest import read_manifest
 from keras_transformer.export.versions import export_version
 from keras_transformer.runs import Run
 from keras_transformer.tokenizer import Tokenizer
-from keras_transformer.tools.engines import EXPORTS, export_class
+from keras_transformer.tools.engines import EXPORTS
 from keras_transformer.tools.engines.argos import ArgosExport, argos_code
 from keras_transformer.tools.engines.ctranslate2 import CTranslate2Export
 from keras_transformer.tools.engines.litert import LiteRTExport
@@ -26,17 +26,17 @@ from tests import tiny
 TEXTS = ["one two", "one two", "seven", "ten\nnine"]
 
 
-def test_export_py_offers_all_formats_and_only_one_with_a_shortlist_takes_one(tmp_path):
+def test_export_py_offers_all_formats_and_each_refuses_what_it_lacks(tmp_path):
     (formats,) = (action.choices for action in make_parser()._actions if action.dest == "format")
     assert formats == ("saved_model", *EXPORTS)
     unknown = "one of saved_model, ctranslate2, litert, argos, hugging_face. Received: format='onnx'"
     with pytest.raises(UserError, match=unknown):
         Run(tmp_path).export(tmp_path / "exports", format="onnx")
-    for format in EXPORTS:
-        refused = f"uses all pieces. Received: shortlist=3, format='{format}'"
-        expected = "cannot read settings" if export_class(format).has_shortlist else refused
-        with pytest.raises(UserError, match=expected):
-            Run(tmp_path).export(tmp_path / "exports", format=format, shortlist=3)
+    for format, lacking in (("litert", ""), ("ctranslate2", "bls"), ("argos", "bls"), ("hugging_face", "s")):
+        for name in ("beam_size", "length_penalty", "split_sentences", "shortlist"):
+            refused = f"^`{name}` has no effect with `format` {format}: it "
+            with pytest.raises(UserError, match=refused if name[0] in lacking else "no run in|cannot read"):
+                Run(tmp_path).export(tmp_path / "exports", format=format, **{name: 1})
     assert not [*tmp_path.iterdir()]
 
 

@@ -315,8 +315,7 @@ def test_sentences_take_their_translation_from_the_memory_and_the_model_translat
     assert found == [*expected, (" ", 0), ("Drei. E.", -3)]
     assert loud.asked == [(["a. b. ", "\tc.\n", "d. x. y.", " e."], {"beam_size": [1, 1, 3, 6]})]
     assert translator.counts == Counter({"texts": 5, "exact": 1, "similar": 0, "in_part": 3, "sentences": 4})
-    assert sum(counted) == len(texts) and min(counted) >= 0
-    assert translator.translate("Three. f.") == "Drei. F."
+    assert sum(counted) == len(texts) and min(counted) >= 0 and translator.translate("Three. f.") == "Drei. F."
     similar = MemoryTranslator(BySentence(), Memory(SENTENCES, 40))
     recalled = [[match.source for match in row] for row in similar.recall(["Three. g.", "Three.", "f. g."])]
     assert recalled == [["Three.", "Three."], ["Three."], ["x. y."]]  # equal to a sentence, and similar to the text

@@ -67,8 +67,7 @@ def test_less_of_a_large_model_is_trained_and_an_existing_run_of_other_settings_
     assert "; 3 updates in all" in printed and "an update, estimated from fewer layers or positions; " in printed
     assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 2048, config.d_model)]
     rehearse(Config(**{**vars(config), "seed": 7}))
-    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M)
-    assert contents(run.path) == before
+    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M) and contents(run.path) == before
     run.checkpoints.mkdir()
     run.last.touch()
     tiny.write_pairs(directory, "val", [("ten", "zehn")])
@@ -96,8 +95,7 @@ def test_figures_of_the_corpus_are_those_of_its_pairs():
         ["source", "characters", "2", "1,009", "1,009"],
         ["target", "characters", "7", "23", "23"],
     ]
-    assert repeated == "repeated    1 pair has occurred before"
-    assert lopsided.startswith("lopsided    2 pairs have ")
+    assert repeated == "repeated    1 pair has occurred before" and lopsided.startswith("lopsided    2 pairs have ")
     assert characters == "characters  4 different ones, 2 of them once: 'ä' '\u0301'"  # code points
 
 

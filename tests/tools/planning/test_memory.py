@@ -190,8 +190,7 @@ def test_the_limit_of_a_container_is_found(tmp_path, name):
         (root / start).parent.mkdir(parents=True, exist_ok=True)
         for end, text in zip(V1 if "version 1" in name else V2, numbers, strict=True):
             (root / f"{start}{end}").write_text(f"{text}\n")
-    assert container_memory(listed, root) == left
-    assert container_memory(tmp_path / "none", tmp_path / "none") is None
+    assert container_memory(listed, root) == left and container_memory(tmp_path / "none", tmp_path / "none") is None
 
 
 def test_a_training_has_what_machine_and_container_both_have_or_the_limit_that_was_set_for_a_gpu(monkeypatch):
