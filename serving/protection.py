@@ -41,7 +41,8 @@ _URL = rf"(?<!{SPACED})(?:https?://|ftp://|www\.)(?:{_IN_ADDRESS})*(?<={_END})"
 _EMAIL = rf"(?<!{SPACED}|[.+\-])(?:{SPACED}|[.+\-])+@(?:{SPACED}|-)+(?:\.(?:{SPACED}|-)+)+"
 _NAME, _NO_LETTER = rf"[{LETTER}_][{LETTERS_AND_DIGITS}_]*", rf"(?![{LETTERS_AND_DIGITS}])"
 _INSIDE = r"(?:[^{}]|\{" * 4 + "[^{}]*" + r"\})*" * 4  # braces in braces: plurals of ICU, with their branches
-_ARGUMENT = rf"\s*[$@]?[{LETTERS_AND_DIGITS}_.\-]+\s*(?:,{_INSIDE})?"
+_FORMAT = rf"(?:[0-9]+(?:,\s*-?[0-9]+)?:|[{LETTERS_AND_DIGITS}_.]+:(?=%))[^{{}}\n]*"  # {0:d MMM yyyy}, {day:%d %b}
+_ARGUMENT = rf"\s*[$@]?[{LETTERS_AND_DIGITS}_.\-]+\s*(?:,{_INSIDE})?|{_FORMAT}"
 BRACES = rf"\{{\{{\{{?[^{{}}\n]+\}}?\}}\}}|\{{[%#][^{{}}\n]*[%#]\}}|[$#%@]?\{{(?:[^{{}}\s]*|{_ARGUMENT})\}}"
 DOLLAR = rf"(?<![{LETTERS_AND_DIGITS}$])\${_NAME}\$?"
 _WIDTH = r"[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?"

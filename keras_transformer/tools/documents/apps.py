@@ -20,7 +20,7 @@ from keras_transformer.tools.documents import xml
 from keras_transformer.tools.documents.catalogue import syntax_of
 from keras_transformer.tools.documents.declared import CDATA, is_same_language
 from keras_transformer.tools.documents.fragment import BLOCKS, CLOSE, EMPTY, OPEN, Mark, parts_of, stays
-from keras_transformer.tools.documents.messages import MARKUP, Syntax
+from keras_transformer.tools.documents.messages import FORM_OF, MARKUP, Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 from keras_transformer.tools.documents.xliff import with_attribute
 from keras_transformer.translation.lines import whole
@@ -51,9 +51,9 @@ IN_JSON = Syntax(rf"\$t\([^()]*\)|{VARIABLE}")  # $t(key) of i18next
 IN_XML, IN_APPLE = Syntax(escape=escape), Syntax(can_number=True)
 IN_QT = Syntax(r"%L?(?:[0-9]{1,2}|n)", escape=escape)
 # The text around the forms of a plural of Apple, in which "%#@count@" stands for a form.
-AROUND_FORMS, FORM_OF = "NSStringLocalizedFormatKey", r"%(?:[0-9]+\$)?#@[^@]*@"
+AROUND_FORMS = "NSStringLocalizedFormatKey"
 IN_STRINGSDICT = Syntax(rf"{FORM_OF}|{VARIABLE}", escape=escape, can_number=True)
-PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # of a node of YAML
+PROPERTIES, SYMBOL = re.compile(r"(?:[&!]\S*\s+)*"), re.compile(r":[A-Za-z_]\w*")  # of a node of YAML, and of Ruby
 
 
 def find_android(text, path):
@@ -373,7 +373,8 @@ def _json_strings(value, tokens, notes, key=None, place=0):
             name, item = next(tokens), item[1]
             next(tokens)
             word = json.loads(name[0])
-            own = None if notes is None or word[:1] in ("@", "$") or word in notes else notes
+            is_id = word == "id" and "translation" in dict(value)
+            own = None if notes is None or word[:1] in ("@", "$") or word in notes or is_id else notes
         yield from _json_strings(item, tokens, own, name, token.start())
         next(tokens)
     if value in ([], _Pairs()):
@@ -420,13 +421,18 @@ def _yaml_nodes(text, path):
 def _add_scalars(node, is_flow, found):
     """Adds the scalars of a node that are text, and the collections: dict, place -> (node, whether it is in brackets).
 
-    Keys add nothing, and an alias leads to a node that is there.
+    Keys add nothing, and an alias leads to a node that is there. A symbol of Ruby (:year) is no text, nor is the `id`
+    of a `translation`.
     """
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
-        found[node.start_mark.index] = node, is_flow
+        if node.style is not None or not SYMBOL.fullmatch(node.value):
+            found[node.start_mark.index] = node, is_flow
     elif isinstance(node, yaml.CollectionNode) and found.setdefault(node.start_mark.index, (node, is_flow))[0] is node:
-        for value in node.value:
-            value = value[1] if isinstance(node, yaml.MappingNode) else value
+        values = node.value
+        if isinstance(node, yaml.MappingNode):
+            ids = {"id"} if any(key.value == "translation" for key, _ in values) else set()
+            values = [value for key, value in values if not (isinstance(key.value, str) and key.value in ids)]
+        for value in values:
             _add_scalars(value, is_flow or node.flow_style, found)
 
 

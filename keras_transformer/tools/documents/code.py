@@ -20,13 +20,31 @@ COMMENT = r"\{\#(?:(?!\{\#).)*?\#\}|\{\{(?:!--.*?--|--.*?--|!(?!!).*?)\}\}|<%(?:
 # What writes a value into the text around it.
 EXPRESSION = r"<\?=.*?(?:\?>|\Z)|<\?php\s+(?:echo|print)\b.*?(?:\?>|\Z)|<%=.*?%>|\{!!.*?!!\}"
 BRACES = r"\{\{\{(?:(?!\}\}\}).)*\}\}\}|\{\{(?:(?!\{\{|\}\}|\n[ \t]*\r?\n).)*\}\}"
+# Blocks of other code, and comments.
+BLOCK = (
+    r"\{%-?\s*(?P<block>highlight|comment|schema|javascript|stylesheet|style)\b(?:(?!%\}).)*%\}.*?"
+    r"\{%-?\s*end(?P=block)\s*-?%\}"
+    r"|\{\{<\s*(?P<short>highlight|mermaid|math|katex)\b(?:(?!>\}\}).)*>\}\}.*?\{\{<\s*/(?P=short)\s*>\}\}"
+)
 # What decides about the text after it. Handlebars and Go write it in the braces of an expression.
 STATEMENT = (
+    rf"{BLOCK}|"
     r"\{\{[-~]?\s*(?:[#/^]|(?:else|end|if|range|with|block|define)\b)(?:(?!\}\}).)*\}\}|\{%(?:(?!\{%).)*?%\}|\[%.*?%\]"
     r"|<\?(?:php\b|\s).*?(?:\?>|\Z)|<\?(?!xml)[a-z]+\b[^<>]*\?>|<%.*?%>|</?[\#@][A-Za-z][^<>]*>"
 )
 CODE = rf"(?P<inline>{COMMENT}|{EXPRESSION})|(?P<statement>{STATEMENT})|(?P<braces>{BRACES})"
-PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|{CODE}")
+# Directives of Blade, in pages only: prose about programs has such words, too.
+PAREN = r"""(?P<paren>\((?:[^()'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?&paren))*+\))"""
+BLADE = (
+    r"(?<![\p{L}\p{N}@])@(?:"
+    r"php\b(?!\s*\().*?@endphp\b"
+    rf"|(?:[a-z]+(?=\()|(?:if|elseif|unless|foreach|forelse|for|while|switch|case|isset|empty)\s*){PAREN}"
+    r"|(?:else|end[a-z]+|csrf|parent)\b|(?:default|break|continue|show|stop|empty)(?=[ \t]*\r?\n))"
+)
+VALUE = (
+    r"(?<![\p{L}\p{N}@])@(?:lang|choice|json|js|yield|class|style|checked|selected|disabled|readonly|required)(?&paren)"
+)
+PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|(?P<inline>{VALUE})|(?P<statement>{BLADE})|{CODE}")
 
 
 class Code(NamedTuple):

@@ -39,8 +39,9 @@ PATTERNS = {
     r"|export[ \t]+(?:default|const|let|var|function|class|async|\*|\{)[^\n]*)(?:\n[ \t]*+(?![\r\n])[^\n]*)*",
     "directive": rf"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<colons>:{{3,}}[ \t]*(?:{NAME}|(?&brace))?(?:\[|[ \t]*))"
     r"(?P<title>[^\n]*?)(?P<end>\](?:(?&brace))?)?(?=[ \t]*\r?$)",
-    "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{NAME}(?:[ \t]+{NAME})*(?:[ \t]+\")?)(?P<words>[^\n\"]*)"
-    r"(?P<quote>\"?)(?=[ \t]*\r?$)",
+    "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{NAME}(?:[ \t]+{NAME})*(?:[ \t]+\")?|===[!+]?[ \t]+\")"
+    r"(?P<words>[^\n\"]*)(?P<quote>\"?)(?=[ \t]*\r?$)",
+    "target": r"^\([\w:.-]+\)=(?=[ \t]*\r?$)",
     "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)(?<=(?:\A|\n[ \t]*\r?\n)"
     r"(?:(?: {0,3}(?:\[\^|\*\[)|[ \t]{2,}\S)[^\n]*\r?\n)* {0,3}(?:\[\^|\*\[)[^\n]*:)",  # in no paragraph
     "definition": r"^ {0,3}:(?=[ \t]+\S)",
@@ -56,7 +57,8 @@ PATTERNS = {
     "tag": rf"</?>|</?(?P<name>[A-Za-z][A-Za-z0-9.:_-]*)(?:{GAP}+(?:{ATTRIBUTE}))*+{GAP}*/?>",
     "url": r"(?<![<(])\bhttps?://(?:\{\{.*?\}\}|\{%.*?%\}|[^\s<>\"'])*[^\s<>\"'.,;:!?)\\]",
     "expression": BRACE,
-    "emoji": r"(?<![\p{L}\p{N}:]):[a-z0-9_+-]+:(?![\p{L}\p{N}:])",
+    "emoji": r"(?<![\p{L}\p{N}:]):(?!-+:)[a-z0-9_+-]+:(?![\p{L}\p{N}:])",  # ":---:" is a column of a table
+    "keys": r"(?<![\p{L}\p{N}+])\+\+[a-z0-9-]+(?:\+[a-z0-9-]+)++\+\+(?![\p{L}\p{N}+])",
     "pipe": r"\\\|",
     "escape": r"\\[!-/:-@\[-`{-~]",
 }
@@ -100,7 +102,7 @@ def _hidden(text):
 def _stand_in(kind, match):
     """What stands in the place of a match, of the same length."""
     whole = match[0]
-    if kind in ("front", "module"):
+    if kind in ("front", "module", "target"):
         return _rules(whole)
     if kind == "directive":
         return match["indent"] + _titled(match["colons"], match["title"], match["end"] or "")
@@ -114,7 +116,11 @@ def _stand_in(kind, match):
         return _row(INLINE, match["before"]) + _hidden(match["label"]) + _row(INLINE, match["after"])
     if kind == "pipe":
         return ",,"
-    if kind in ("link", "math", "emoji") or (kind == "span" and "|" in whole) or (kind == "url" and "{" in whole):
+    if (
+        kind in ("link", "math", "emoji", "keys")
+        or (kind == "span" and "|" in whole)
+        or (kind == "url" and "{" in whole)
+    ):
         return _row(INLINE, whole)
     if kind == "code":
         return _row(INLINE if match["braces"] and whole[2] not in "<%" else BLOCK, whole)

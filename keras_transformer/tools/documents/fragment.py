@@ -156,7 +156,9 @@ def tag_of(source):
 
 def stays(name, attributes):
     """Whether an element is not translated, by the name and the attributes of its opening tag."""
-    return name in OPAQUE or is_marked(attributes)
+    is_of_vue = name == "i18n" and not attributes.keys() & {"path", "keypath"}  # texts of apps, in JSON or YAML
+    is_of_vue |= name == "template" and attributes.get("lang") in ("pug", "jade")
+    return name in OPAQUE or is_of_vue or is_marked(attributes)
 
 
 def is_marked(attributes):

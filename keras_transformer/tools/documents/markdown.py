@@ -27,9 +27,9 @@ from keras_transformer.tools.documents.units import Unit
 
 QUOTED = re.compile(r"^[ \t]*>", re.MULTILINE)
 LINE = re.compile(r"\r\n|\r|\n")
-# Marks of other dialects in brackets (footnotes, alerts, the boxes of tasks), and entities of white space.
+# Marks of other dialects: footnotes, alerts, the boxes of tasks, citations, contents, included files; white space.
 KEPT = re.compile(
-    rf"\[\^[^\s\[\]]+\]:?|\[![A-Z]+\]|\A\[[ xX]\](?=\s)"
+    rf"\[\^[^\s\[\]]+\]:?|\[![A-Za-z]+\][+-]?|\A\[[ xX]\](?=\s)|\[-?@[^\[\]\n]+\]|\A\[(?:TOC|toc)\]\Z|\A-+8<-+.*\Z"
     rf"|(?<!\\){pages.SPACE_ENTITY.pattern}"
 )
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])|&#?[0-9A-Za-z]+;")

@@ -20,6 +20,7 @@ from keras_transformer.tools.documents.units import joined
 MARKUP = regex.compile(
     r"""(?<!%)</?(?!PRI|SCN)[A-Za-z](?:[^<>"']|"[^"]*"|'[^']*')*>|<!--.*?-->|&lt;/?[A-Za-z].*?&gt;""", regex.DOTALL
 )
+FORM_OF = r"%(?:[0-9]+\$)?#@[^@]*@"  # Apple: a form of a plural
 _ENTITY = regex.compile(r"&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);")
 # {n, plural, offset:1 =0 {branch} other {branch}}
 _OPENING = regex.compile(

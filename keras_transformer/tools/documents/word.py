@@ -27,6 +27,7 @@ NAMED_BESIDE = re.compile(r"word/(header\d*|footer\d*|footnotes|endnotes)\.xml")
 CONTAINERS = {"hyperlink", "ins", "smartTag", "moveTo", "customXml", "bdo", "dir", "sdt"}
 LEFT_OUT = {"proofErr", "lastRenderedPageBreak"}  # traces of an editor, which fit the old text only
 BREAKS = {"br", "cr", "tab"}
+HYPHENS = {"noBreakHyphen": "\u2011", "softHyphen": ""}  # inside a word: the text that a model reads
 BREAK = re.compile(rf"<(?:[^\s<>/:]+:)?(?:{'|'.join(sorted(BREAKS))})\b")
 IN_FIELDS = {"fldChar", "instrText", "delInstrText"}
 LINK_FIELD = re.compile(r"\s*HYPERLINK\b")  # the one field whose result is text of the document
@@ -389,7 +390,7 @@ def _is_raised(run):
 def _is_text(run):
     """Whether a run has text, and no other element with text."""
     names = {child.name for child in run.children}
-    return "t" in names and not any(node.name == "p" for node in run.walk())
+    return not names.isdisjoint({"t", *HYPHENS}) and not any(node.name == "p" for node in run.walk())
 
 
 def _run(tags, text, node):
@@ -398,6 +399,8 @@ def _run(tags, text, node):
     for child in node.children:
         if child.name == "t":
             content.append("".join(inner.text for inner in child.children))
+        elif child.name in HYPHENS:
+            content.append(HYPHENS[child.name])
         elif child.name and child.name != "rPr" and child.name not in LEFT_OUT:
             content.append(child)
     declared = [f" {key}={quoteattr(value)}" for key, value in node.attributes.items() if key.startswith("xmlns")]

@@ -5,19 +5,21 @@ import re
 from xml.sax.saxutils import escape, quoteattr
 
 from keras_transformer.errors import UserError
+from keras_transformer.protection import VARIABLE
 from keras_transformer.tools.documents import xml
 from keras_transformer.tools.documents.declared import is_same_language
 from keras_transformer.tools.documents.fragment import CLOSE, EMPTY, OPEN, Mark, parts_of
-from keras_transformer.tools.documents.messages import MARKUP, Syntax
+from keras_transformer.tools.documents.messages import FORM_OF, MARKUP, Syntax
 from keras_transformer.tools.documents.units import Unit, joined
 
 PAIRS = {"g", "pc", "mrk"}
 # Elements that make pairs, and the attributes that name the partner.
 OPENING = {"bx": ("rid", "id"), "bpt": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 CLOSING = {"ex": ("rid", "id"), "ept": ("rid", "id"), "ec": ("startRef",), "em": ("startRef",)}
+OF_ANGULAR = re.compile(r"(START|CLOSE)_([A-Z_]+?)(?:_[0-9]+)?")  # identifiers of the tags of a pair
 TO_TRANSLATE = {"new", "needs-translation", "initial"}  # states in which a copy of the source is no translation
 CDATA, CDATA_END = "<![CDATA[", "]]>"
-IN_XML, IN_CDATA = Syntax(escape=escape), Syntax()
+IN_XML, IN_CDATA = Syntax(f"{FORM_OF}|{VARIABLE}", escape=escape), Syntax()
 
 
 def find_units(text, path):
@@ -155,6 +157,8 @@ def _parts_of_element(text, node, child, done):
         yield Mark(whole, OPEN, _partner(child, OPENING, node))
     elif child.name in CLOSING:
         yield Mark(whole, CLOSE, _partner(child, CLOSING, node))
+    elif child.name == "x" and (pair := OF_ANGULAR.fullmatch(child.attributes.get("id", ""))):
+        yield Mark(whole, OPEN if pair[1] == "START" else CLOSE, f"x {node.start} {pair[2]}")
     else:
         yield Mark(whole, EMPTY, name, child.attributes.get("ctype") == "lb")
 

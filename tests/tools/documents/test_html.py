@@ -101,9 +101,11 @@ def test_html_that_is_none_is_read_all_the_same(text):
 CODE_WORDS = re.compile(
     r"(?s)<!--.*?-->|href=\"(?:\{\{.*?\}\}|[^\"])*\"|<script.*?</script>|<\?.*?(?:\?>|\Z)|<%.*?%>|\{%.*?%\}"
     r"|\{#.*?#\}|\{\{\{?.*?\}?\}\}|\{!!.*?!!\}"
-    r"|\[%.*?%\]|</?#[^>]*>|class=['\"][^'\"]*['\"]|&\w+;|</?\w+|(?:alt|title|placeholder)="
+    r"|@[a-z]+(?:\s*\([^()]*(?:\(.*?\)[^()]*)*\))?|\[%.*?%\]|</?#[^>]*>|class=['\"][^'\"]*['\"]|&\w+;|</?\w+|(?:alt|title|placeholder)="
 )
-STATEMENTS = re.compile(r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[#/e].*?\}\}|</?#[^>]*>|\[%.*?%\]")
+STATEMENTS = re.compile(
+    r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[#/e].*?\}\}|</?#[^>]*>|\[%.*?%\]|@(?:if|e)\w+"
+)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,7 @@ STATEMENTS = re.compile(r"(?s)\{%.*?%\}|<%(?!=).*?%>|<\?(?!=).*?(?:\?>|\Z)|\{\{[
         "<#if a gt 1>ONE<#else>TWO</#if> [% If x %]THREE[% End %] {!! $a !!}<p>AA &lt; {{ b }} &amp; {{ c | d }}</p>",
         "<!-- {{ one --> <p>TWO }}</p> <script>if (a < b) {{ c() }}</script>",
         '<?xml version="1.0"?>\n<?xml-stylesheet href="a"?><html>ONE</html>',
+        "@extends('a.b')\n@if (d(')') > 1)\n<p @class([b => 1])>ONE @lang('d') OF</p>@else TEN @endif @php $e @endphp",
     ],
 )
 def test_code_in_a_page_stays_to_the_byte(found):
@@ -146,6 +149,7 @@ def test_attributes_that_a_reader_sees_are_translated():
         ('<optgroup label="ONE"><option label="TWO" value="three">FOUR',),
         ("<b data-title=\"one\" ARIA-LABEL = 'TWO'>X</b>", "<b data-title=\"one\" ARIA-LABEL = 'two'>x</b>"),
         ('<p title="AA &quot;BB&quot; &amp; CC">',),
+        ('<i18n>{"one": "two"}</i18n><i18n path="a">ONE</i18n><template lang="pug">p one</template>',),
     ):
         source = source[0] if source else source_of(found)
         assert translate_bytes(UPPER, source.encode(), "html").decode() == found

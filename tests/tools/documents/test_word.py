@@ -196,5 +196,9 @@ def test_what_is_raised_stays_behind_its_word_and_a_tab_in_a_run_of_its_own_divi
     assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["here km", "2", " 5", "two", " one"]
     found = translated(document(run("my H") + run("2", raised) + run("O is")), BACKWARDS)
     assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["H", "2", "O is my"]
+    hyphens = (
+        "<w:r><w:t>an e</w:t><w:noBreakHyphen/><w:t>ma</w:t></w:r><w:r><w:softHyphen/></w:r><w:r><w:t>il</w:t></w:r>"
+    )
+    assert re.findall(r"<w:t[^>]*>([^<]*)", translated(document(hyphens), BACKWARDS)) == ["e\u2011mail an"]
     found = translated(document(run("one") + "<w:r><w:tab/></w:r>" + run("two")), BACKWARDS)
     assert re.findall(r"<w:t[^>]*>([^<]*)", found) == ["two", "", "one"]

@@ -57,6 +57,13 @@ def test_partners_across_the_border_of_an_element_do_not_tear_it():
     assert [element.opening.text for element in elements if element.closing] == ['<pc id="1">']
 
 
+def test_two_empty_elements_of_angular_are_the_tags_of_a_pair():
+    a, b, end = ('<x id="START_LINK"/>', '<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>')
+    source = f"<xliff><trans-unit><source>see {a}our terms{end} or {b}two{end} now</source></trans-unit></xliff>"
+    found = translate_bytes(BACKWARDS, source.encode(), "xliff").decode()
+    assert f"<target>now {b}two{end} or {a}terms our{end} see</target>" in found
+
+
 def unit(content):
     return f'<xliff version="1.2"><file><trans-unit id="1">{content}</trans-unit></file></xliff>'
 
@@ -116,6 +123,7 @@ def test_markup_that_is_escaped_or_in_cdata_is_markup():
         ("&lt;b title=&quot;x&quot;&gt;a&lt;/b&gt; b", '&lt;b title="x"&gt;A&lt;/b&gt; B'),
         ("a &amp;amp; b &lt; c", "A &amp;amp; B &lt; C"),
         ("%&lt;PRIu64&gt; a", "%&lt;PRIu64&gt; A"),
+        ("%#@files@ in %2$#@more files@", "%#@files@ IN %2$#@more files@"),
         ("a <![CDATA[b <i>c</i>]]>", "A B &lt;i&gt;C&lt;/i&gt;"),
         ('<mrk mtype="protected">a</mrk> b', '<mrk mtype="protected">a</mrk> B'),
     ):
