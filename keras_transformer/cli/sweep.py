@@ -11,7 +11,7 @@ from keras_transformer.cli.line_files import reserved
 from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.train import TRAINING_FLAGS, parse_config
 from keras_transformer.data.corpora import open_corpora
-from keras_transformer.errors import ConfigError, UserError, check_positive, counted
+from keras_transformer.errors import CheckpointError, ConfigError, UserError, check_positive, counted
 from keras_transformer.tools.sweep.grid import CHANGED, plan, read_grid
 from keras_transformer.tools.sweep.processes import Trainings
 from keras_transformer.tools.sweep.results import MEASURES, Comparison, read_result
@@ -109,7 +109,7 @@ def check_directories(runs):
     for run in changed:
         try:
             check_resumable(run.config, RunDirectory(run.path))
-        except ConfigError as error:
+        except (CheckpointError, ConfigError) as error:
             raise ConfigError(str(error).replace("`model_dir`", "`output`")) from error
 
 

@@ -90,7 +90,9 @@ def load_last(run, variables):
             log.warning("damaged     %s; going back to %s", damages[0], path.name)
             os.replace(path, run.last)
         return progress
-    raise CheckpointError(f"{'; '.join(damages)}. Remove both to train from the start, or choose another `model_dir`")
+    raise CheckpointError(
+        f"{'; '.join(damages)}. Remove {run.path} to train from the start, or choose another `model_dir`"
+    )
 
 
 def load_each(paths, variables):
@@ -152,7 +154,7 @@ def _keys(paths):
     return [f"{paths[:i].count(path):04d}/{path}" for i, path in enumerate(paths)]
 
 
-def load_network(run, checkpoint="average"):
+def load_network(run, checkpoint="average", is_new=False):
     """The model of the run, which may be under way or stopped, for inference in float32.
 
     Args:
@@ -161,6 +163,7 @@ def load_network(run, checkpoint="average"):
             last epochs; with `patience`, of the epochs around the best one; with `ema_decay`, the exponential average
             at the end of the newest. If no epoch has ended, it is the newest checkpoint. "best": the epoch that
             validated best. "last": the newest checkpoint. Or the number of one of the last epochs.
+        is_new: whether to make the average again, from epochs alone.
 
     Returns:
         `SequenceToSequence`, and a list of the paths that it was read from.
@@ -170,7 +173,7 @@ def load_network(run, checkpoint="average"):
     """
     if not run.config.exists():
         raise CheckpointError(f"no run in {run.path}: there is no config.yaml, which train.py writes")
-    if checkpoint == "average" and run.model.exists():
+    if checkpoint == "average" and run.model.exists() and not is_new:
         return load_model(run.model), [run.model]
     if not run.architecture.exists() or not run.has_checkpoint():
         raise CheckpointError(f"no weights in {run.path} yet: training first saves some after `save_minutes`")
@@ -181,7 +184,7 @@ def load_network(run, checkpoint="average"):
         add_adapters(trained, config.lora_rank)
         load_variables(run.frozen, trained.non_trainable_weights)
     variables = trained.trainable_weights
-    if checkpoint == "average" and not run.epochs():
+    if checkpoint == "average" and not run.epochs() and not is_new:
         log.info("no epoch has ended yet: the weights are those of the newest checkpoint")
         checkpoint = "last"
     if checkpoint == "average" and config.ema_decay is None:

@@ -137,13 +137,13 @@ class Begun(NamedTuple):
         """The config with the sizes and the tokenization that the earlier command named and this one leaves out.
 
         If both name the same corpora, it has the names of the earlier command: files of the run begin with them.
-        Without a checkpoint, the earlier command counts for nothing.
+        Without a checkpoint, the rest of the earlier command counts for nothing.
         """
-        if not self.is_resumed or self.config is None:
+        if self.config is None:
             return config
         names = [name for name in SUITED if getattr(config, name) is None]
         names += ["tokenize"] if config.tokenize == "auto" else []  # an earlier version had another default
-        names += ["dataset"] if are_same(self.config.corpora, config.corpora) else []
+        names = ["dataset"] * are_same(self.config.corpora, config.corpora) + names * self.is_resumed
         return replace(config, **{name: getattr(self.config, name) for name in names})
 
 
@@ -347,9 +347,7 @@ def say_differences(before, now, fresh, schedule):
 
 def count_replicas(strategy, machine, batch_tokens):
     """How many replicas train: one on each device, or on each core that a batch of so many tokens keeps busy."""
-    if strategy == "one_device":
-        return 1
-    return machine.devices or replicas_for(batch_tokens)
+    return 1 if strategy == "one_device" else machine.devices or replicas_for(batch_tokens)
 
 
 def start_devices(config, plan, machine):

@@ -99,7 +99,7 @@ def prepare(config, run, corpus=None, before=None):
     if codes := tags.untagged(corpus.directions) if tags else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
     if not is_same:  # an earlier start, which trained nothing, may have left others
-        for path in (run.tags, *run.tokenizer_files(True), *run.tokenizer_files(False)):
+        for path in (run.tags, run.bad_lines, *run.tokenizer_files(True), *run.tokenizer_files(False)):
             path.unlink(missing_ok=True)
     if not run.has_checkpoint():  # a run that goes on keeps its settings until it has decided by them
         run.keep_settings(config)
@@ -386,13 +386,12 @@ def make_tokenizers(config, run, corpus, origin, is_same):
     Returns:
         dict, from the path of a tokenizer to its model, bytes.
     """
-    files = run.tokenizer_files(config.has_one_tokenizer)
     new = InTurn({each.name: pairs for each, pairs in corpus.parts if not each.is_replayed})
     texts = [BothSides(new)] if config.has_one_tokenizer else [OneSide(new, i) for i in (0, 1)]
     return {
         path: _make_model(config, path.name, text, origin)
-        for path, text in zip(files, texts, strict=True)
-        if not (is_same and path.exists())
+        for path, text in zip(run.tokenizer_files(config.has_one_tokenizer), texts, strict=True)
+        if origin or not (is_same and path.exists())
     }
 
 

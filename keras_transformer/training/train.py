@@ -175,10 +175,9 @@ def make_network(config, data, policy):
 
 def can_wait(config):
     """Whether cores are shared out when sizes of batches are known. For a corpus that starts TensorFlow, it does so."""
-    if not any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
-        return True
-    share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
-    return False
+    if starts := any(kind and kind.starts_tensorflow for kind in map(kind_of, config.corpora)):
+        share_cores(config.strategy, config.batch_tokens or config.of_preset("batch_tokens"))
+    return not starts
 
 
 def describe_model(network, config):
@@ -221,6 +220,8 @@ def restore(config, run, trainer, plan):
     """
     frozen = trainer.network.non_trainable_weights if config.lora_rank else []
     if not run.has_checkpoint():
+        for left in run.epochs():  # of a run whose checkpoints were removed
+            left.unlink()
         if origin := open_origin(config, run):
             origin.load(trainer.network, run.tokenizer_files(config.has_one_tokenizer))
         if frozen:
@@ -323,8 +324,8 @@ def finish(config, run):
     Raises:
         CheckpointError: if the weights of no epoch can be read, or something cannot be written.
     """
+    network, paths = load_network(run, is_new=True)
     forget_results(run)
-    network, paths = load_network(run)
     what = "the exponential average at the end" if config.ema_decay else "the average"
     numbers = ", ".join(str(epoch_number(path)) for path in paths)
     write_whole(run.model, network.save)

@@ -242,6 +242,8 @@ def test_a_run_interrupted_on_two_replicas_goes_on_on_two_or_on_one(corpus, tmp_
     expected, one, two = (RunDirectory(tmp_path / name) for name in ("expected", "one", "two"))
     settings = {"strategy": "mirrored", "precision": "bfloat16", "max_steps": 5, "save_minutes": 0, **SETTINGS}
     config = tiny.config(corpus, expected.path, guided_alignment=0.1, **settings)
+    expected.checkpoints.mkdir(parents=True)
+    expected.epoch(9).touch()  # of a run whose checkpoints a user has removed: no part of the average
 
     def copy():
         for run in (one, two):
@@ -267,6 +269,11 @@ def test_fewer_epochs_may_be_averaged_afterwards(copy_of_finished):
     module.finish(fewer, run)
     assert_weights(load_model(run.model), weights_in(run.epoch(2)), tolerance=1e-7)
     assert not run.results.exists()  # of another model
+    for path in run.epochs():
+        path.unlink()
+    with pytest.raises(CheckpointError, match="no weights can be read of any epoch"):
+        module.finish(fewer, run)
+    assert run.model.exists()
 
 
 @pytest.mark.slow

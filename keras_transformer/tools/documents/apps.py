@@ -53,7 +53,10 @@ IN_QT = Syntax(r"%L?(?:[0-9]{1,2}|n)", escape=escape)
 # The text around the forms of a plural of Apple, in which "%#@count@" stands for a form.
 AROUND_FORMS = "NSStringLocalizedFormatKey"
 IN_STRINGSDICT = Syntax(rf"{FORM_OF}|{VARIABLE}", escape=escape, can_number=True)
-PROPERTIES, SYMBOL = re.compile(r"(?:[&!]\S*\s+)*"), re.compile(r":[A-Za-z_]\w*")  # of a node of YAML, and of Ruby
+PROPERTIES, SYMBOL = (
+    re.compile(r"(?:[&!]\S*\s+)*"),
+    re.compile(r":[A-Za-z_][A-Za-z0-9_]*"),
+)  # of a node of YAML, and of Ruby
 
 
 def find_android(text, path):

@@ -64,18 +64,19 @@ class Recipe:
         write_whole(self.build.output / RECORD, lambda path: path.write_text(text, encoding="utf-8"))
 
     def stale(self, recorded):
-        """The finished stages whose commands or texts have changed, and all finished stages after them: a list of str.
+        """The begun stages whose commands or texts have changed, and all begun stages after them: a list of str.
 
         Args:
             recorded: dict, the content of an older recipe.yaml.
         """
         before = {stage["stage"]: stage for stage in recorded["stages"]}
-        done = [name for name, stage in before.items() if "took_seconds" in stage]
+        places = {name: self.build.output / name for name in before}
+        begun = [name for name, each in before.items() if "took_seconds" in each or any(places[name].glob("*"))]
         if any(self.settings.get(name) != recorded["settings"].get(name) for name in TEXTS):
-            return done
-        same = [name for name in self.commands if name in done and before[name]["commands"] == self.lines(name)]
-        changed = [place for place, name in enumerate(done) if name not in same]
-        return done[changed[0] :] if changed else []
+            return begun
+        same = [name for name in self.commands if name in begun and before[name]["commands"] == self.lines(name)]
+        changed = [place for place, name in enumerate(begun) if name not in same]
+        return begun[changed[0] :] if changed else []
 
     def lines(self, name):
         """The commands of a stage as lines for a shell, a list of str."""

@@ -22,7 +22,7 @@ from keras_transformer.data.encoded import INDEX
 from keras_transformer.errors import CheckpointError, ConfigError
 from keras_transformer.presets import is_address, worker_addresses
 from keras_transformer.training.decide import Begun
-from keras_transformer.training.preparation import prepare
+from keras_transformer.training.preparation import check_resumable, prepare
 from keras_transformer.training.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -269,7 +269,7 @@ class Workers:
 
         Raises:
             As `prepare`.
-            CheckpointError: if this worker does not see the files of the chief.
+            CheckpointError: if this worker does not see the files of the chief, or has other settings.
         """
         if self.is_chief:
             data = prepare(config, run, corpus)
@@ -290,6 +290,10 @@ class Workers:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, own)
         shutil.copytree(shared.tokens, run.tokens)
+        if not check_resumable(config, run):
+            raise CheckpointError(
+                f"{self.names[self.index]} has other settings than {self.names[0]}: all workers need the same command"
+            )
         return prepare(config, run, corpus)
 
 

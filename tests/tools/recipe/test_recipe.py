@@ -168,6 +168,10 @@ def test_what_is_written_is_read_again_and_a_stage_is_stale_with_all_that_stand_
     assert read_recipe(tmp_path) is None and recipe(tmp_path / "out").stale(found) == []
     found["stages"][1]["commands"] = ["another"]
     assert recipe(tmp_path / "out").stale(found) == ["teacher", "evaluate"]
+    found["stages"][1]["commands"] = written.lines("teacher")
+    found["stages"][3]["commands"] = ["another"]
+    (tmp_path / "out" / "export" / "1").mkdir()  # a stage that was stopped
+    assert recipe(tmp_path / "out").stale(found) == ["export"]
     (tmp_path / "out" / "argos" / "1").mkdir(parents=True)  # of longer hours
     remove_stages(written, ["export"])
     assert not (tmp_path / "out" / "argos" / "1").exists()

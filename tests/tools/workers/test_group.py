@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -145,6 +146,14 @@ def test_workers_compare_settings_and_texts_wherever_these_are_and_all_name_the_
     workers = five(others=lambda value: [value, value, {**value, "epochs": 5}, value, value])
     with pytest.raises(CheckpointError, match="worker 2 does not train the same as worker 0: epochs is 5, not 7. All"):
         workers.check_equal(run, {"epochs": 7}, data.corpus, 11)
+
+
+def test_a_worker_with_other_settings_than_the_first_is_refused(corpus, tmp_path):
+    config = tiny.config(corpus, tmp_path / "run")
+    prepare(config, RunDirectory(config.model_dir))
+    assert len(five().prepare(config, RunDirectory(tmp_path / "one")).train) > 0
+    with pytest.raises(CheckpointError, match="^worker 3 has other settings than worker 0: all workers need the same"):
+        five().prepare(replace(config, seed=5), RunDirectory(tmp_path / "other"))
 
 
 def test_all_go_on_from_what_the_chief_has_begun(tmp_path):
