@@ -146,7 +146,7 @@ def evaluate(
     ```
     """
     check_tokenization(tokenize)
-    if getattr(translator, "tags", None):
+    if hasattr(translator, "between"):
         translator = translator.between(options.pop("source_lang", None), target_lang)
     target_lang = target_lang or written_by(translator)
     return measure(translator.translate(texts, on_progress, **options), references, tokenize, target_lang)

@@ -115,10 +115,8 @@ class Run:
             UserError: as `translator`, if the version exists, or if the export translates differently.
         """
         is_own = format == "saved_model"
-        make_export = SavedModelExport if is_own else find_tool("engines", f"`format` {format}").export_class(format)
-        for name, value in {"shortlist": shortlist, **settings}.items():
-            if value is not None and name in make_export.lacks:
-                raise UserError(f"`{name}` has no effect with `format` {format}: {make_export.lacks[name]}")
+        how = {"precision": precision, "shortlist": shortlist, **settings}
+        make = SavedModelExport if is_own else find_tool("engines", f"`format` {format}").export_class(format, **how)
         if (compiled or self.others) and not is_own:
             raise UserError(f"only a SavedModel has compiled programs, or several runs. Received: format={format!r}")
         version_directory(export_dir, version)  # before the long work, it refuses one that exists
@@ -130,12 +128,12 @@ class Run:
         facts = {}
         if compiled:
             tool = find_tool("engines.compiled", "`compiled`")
-            make_export = tool.CompiledExport
+            make = tool.CompiledExport
             facts["programs"] = tool.checked_programs(compiled, translator.model, translator.shortlist)
         if shortlist is not None:
             compare = find_tool("shortlist", "`shortlist`").compare_with_all_pieces
             facts["shortlist"] = {"size": shortlist, **compare(translator, directory)}
-        export = make_export(translator, precision, **facts)
+        export = make(translator, precision, **facts)
         languages = dict(zip(LANGUAGE_INPUTS, translator.tags.default_codes, strict=True)) if translator.tags else {}
         ensemble = {"ensemble": [str(path) for path in (self.path, *self.others)]} if self.others else {}
         about = {"license": license} if license else {}

@@ -196,7 +196,9 @@ def test_an_export_with_a_shortlist_translates_as_the_run_and_says_what_the_shor
 def test_a_pruned_run_translates_and_is_the_origin_of_the_next(tmp_path):
     run = tiny.write_run(tmp_path / "run", "nowhere")
     model = prune(tiny.transformer(), np.array([True, False, True, True, False, False]))
+    run.keep_decided({"source_lang": "en", "extra_length": 53})
     pruned = keep_pruned(Run(run.path), model, tmp_path / "pruned")
+    assert RunDirectory(pruned.path).read_decided() == run.read_decided()
     config = Config.load(tmp_path / "pruned" / "config.yaml")
     assert (config.heads, config.d_key, config.model_dir) == ("1/0/2", 13, str(tmp_path / "pruned_trained"))
     loaded, (file,) = load_network(RunDirectory(pruned.path))
@@ -264,10 +266,12 @@ def test_runs_that_cannot_translate_together_are_refused_and_the_one_that_reads_
     config = Config.load(other / "config.yaml")
     dataclasses.replace(config, max_length=7).save(other / "config.yaml")
     assert kt.load([two_runs[0], other]).settings["max_length"] == 7 < config.max_length
-    model = train_tokenizer(["un deux trois quatre cinq"] * 9, 300)
-    (other / "tokenizer.model").write_bytes(model)
-    with pytest.raises(kt.UserError, match=f"the same tokenizers and languages, and those of {other} differ: train it"):
-        kt.load([two_runs[0], other])
+    opposite = shutil.copytree(other, tmp_path / "opposite")
+    RunDirectory(opposite).keep_decided({"source_lang": "de", "target_lang": "en"})
+    (other / "tokenizer.model").write_bytes(train_tokenizer(["un deux trois quatre cinq"] * 9, 300))
+    for path in (other, opposite):
+        with pytest.raises(kt.UserError, match=f"same tokenizers and languages, and those of {path} differ: train it"):
+            kt.load([two_runs[0], path])
     for paths, received in ([], "an empty list"), ([other, two_runs[0], other], f"{other}, {two_runs[0]}, {other}"):
         for use in (kt.load, kt.Run):
             with pytest.raises(kt.UserError, match=f"different runs, each named once. Received: {received}$"):

@@ -133,8 +133,13 @@ def check_format(arguments):
                 raise UserError(f"--{name} needs --compile true")
     if arguments.compile and arguments.shortlist:
         raise UserError("--compile needs fixed sizes, and a --shortlist has another for each batch: leave out one")
-    if arguments.format != "saved_model" or arguments.compile:
-        find_tool("engines", "--compile" if arguments.compile else f"--format {arguments.format}")
+    if arguments.compile:
+        find_tool("engines", "--compile")
+    if arguments.format != "saved_model":
+        names = ("beam_size", "length_penalty", "split_sentences", "shortlist")
+        asked = {name: getattr(arguments, name) for name in names}
+        precision = arguments.quantization or "float32"
+        find_tool("engines", f"--format {arguments.format}").check_format(arguments.format, precision, **asked)
 
 
 def main(arguments):

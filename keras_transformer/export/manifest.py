@@ -24,12 +24,13 @@ def describe_run(run):
         run: `RunDirectory`.
 
     Returns:
-        dict: the corpus, the languages, the evaluation at the end of training (or None), and all settings.
+        dict: the corpus (None for an imported run), the languages, the evaluation at the end of training (or None),
+        and all settings.
     """
     settings = asdict(Config.load(run.config))
     evaluation = yaml.safe_load(run.results.read_text(encoding="utf-8")) if run.results.exists() else {}
     return {
-        "corpus": settings["dataset"],
+        "corpus": settings["dataset"] if run.corpus.exists() else None,
         **{side: code or evaluation.get(side) for side, code in zip(LANGUAGE_INPUTS, run.languages(), strict=True)},
         "evaluation": evaluation or None,
         "settings": settings,

@@ -103,10 +103,12 @@ class SavedModelExport:
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
     """
 
-    libraries, lacks = (), {}
+    libraries = ()
     programs, warm_up_texts = None, ()  # see `Signatures` and `warm_up_requests`
 
     def __init__(self, translator, precision="float32", shortlist=None):
+        if precision not in ("float32", "bfloat16"):
+            raise ExportError(f"`precision` of a SavedModel must be float32 or bfloat16. Received: {precision}")
         self.reference, self.precision, self.shortlist = translator, precision, shortlist
         is_exact = precision == "float32"
         self.least_equal, self.score_tolerance = (1.0, 1e-4) if is_exact else (LEAST_EQUAL_ROUNDED, np.inf)

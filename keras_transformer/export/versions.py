@@ -73,7 +73,6 @@ def export_version(export, export_dir, version=None, sentences=(), origin=None):
         export: `SavedModelExport`, or the export for another engine, with
             `reference`, the `Translator` of the run;
             `libraries`, the names of the packages that the manifest lists besides those of every export;
-            `lacks`, which settings of a search the export cannot have: dict from the name to why, a str;
             `least_equal`, the share of translations that must be equal;
             `score_tolerance`, the largest difference of two scores of the same translation;
             `write(directory)`, and it may have `probes`, texts for its proof alone;

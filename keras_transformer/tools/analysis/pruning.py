@@ -3,6 +3,7 @@
 import dataclasses
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 from keras import ops
@@ -141,6 +142,8 @@ def keep_pruned(run, model, path):
     try:
         target.path.mkdir(parents=True, exist_ok=True)
         for file in (*source.tokenizer_files(config.has_one_tokenizer), source.samples):
+            shutil.copyfile(file, target.path / file.name)
+        for file in filter(Path.exists, (source.full_stops, source.decided, source.corpus)):
             shutil.copyfile(file, target.path / file.name)
         if tags := load_tags(source.path):
             tags.save(target.path)

@@ -6,6 +6,7 @@ import re
 import yaml
 
 CARD = "README.md"
+NO_SCORE = "The run has no score of these weights in this direction."
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 LIBRARIES = {"hugging_face": "transformers"}
 
@@ -19,7 +20,7 @@ translate = tf.saved_model.load("{place}").signatures["serving_default"]
 print(translate(text=tf.constant([{quoted}]){languages})["translation"][0].numpy().decode())
 ```
 
-TensorFlow Serving loads the directory above it. A request is `{{"instances": [{instance}]}}`.""",
+TensorFlow Serving loads the directory above it{flag}. A request is `{{"instances": [{instance}]}}`.""",
     "ctranslate2": """```python
 import ctranslate2, sentencepiece
 
@@ -32,7 +33,7 @@ print(target.decode(found{after_prefix}))
 echo {quoted} | python {place}/translate_litert.py
 ```""",
     "argos": """```bash
-argospm install {place}/{package}
+python -c 'import argostranslate.package as argos; argos.install_from_path("{place}/{package}")'
 argos-translate --from-lang {codes[0]} --to-lang {codes[1]} {quoted}
 ```""",
     "hugging_face": """```python
@@ -59,13 +60,30 @@ def card_of(manifest):
     """The model card of an export, a str in Markdown, with YAML for hubs of models before it."""
     run, evaluation = manifest["run"], manifest["run"].get("evaluation")
     parts = [front_matter(manifest), introduction(manifest)]
-    parts.append(f"## Scores\n\n{scores({evaluation['set']: evaluation}) if evaluation else 'It was not scored.'}")
+    parts.append(f"## Scores\n\n{scores({evaluation['set']: evaluation}) if evaluation else NO_SCORE}")
+    if evaluation and not is_of_these_weights(manifest):
+        beam = f" and a beam of {evaluation['beam_size']}" * ("beam_size" in evaluation)
+        parts.append(f"Scored with weights in float32{beam}, and all pieces.")
     if run.get("examples"):
-        parts.append(f"## Examples\n\nSentences of the validation set, and what the model says:\n\n{examples(run)}")
+        of = "Texts" if is_imported(manifest) else "Sentences of the validation set"
+        parts.append(f"## Examples\n\n{of}, and what the model says:\n\n{examples(run)}")
     if manifest["format"] in RUN:
         parts.append(f"## Run it\n\n{how_to_run(manifest)}")
-    parts.append(f"## Limits\n\n{limits(run)}")
+    parts.append(f"## Limits\n\n{limits(manifest)}")
     return "\n\n".join(parts) + "\n"
+
+
+def is_imported(manifest):
+    """Whether the model was trained elsewhere."""
+    return manifest["run"].get("corpus", "") is None
+
+
+def is_of_these_weights(manifest):
+    """Whether the score of the run is that of the export: with its weights, and its search if that is inside."""
+    evaluation, search = manifest["run"]["evaluation"], manifest.get("search") or {}
+    names = ("beam_size", "length_penalty")
+    is_same = all(search[name] == evaluation.get(name, search[name]) for name in names if name in search)
+    return is_same and manifest["weights"] == "float32" and not manifest.get("shortlist")
 
 
 def introduction(manifest):
@@ -75,10 +93,13 @@ def introduction(manifest):
     languages = [manifest["run"]["source_lang"], manifest["run"]["target_lang"]]
     direction = "" if None in languages else ", {} to {}".format(*languages)
     kind = "Transformer" if name == "transformer" else f"recurrent network ({name})"
+    corpora = ", ".join(f"`{corpus}`" for corpus in corpora_of(manifest))
+    origin = f" of the preset `{settings['preset']}`, trained with keras_transformer on {corpora}"
+    several = len(manifest["run"].get("ensemble", ()))
     return (
         f"# Translation{direction}\n\n"
-        f"A {kind} of the preset `{settings['preset']}`, trained with keras_transformer on "
-        f"{', '.join(f'`{corpus}`' for corpus in corpora_of(manifest))}. "
+        f"A {kind}{', imported into keras_transformer' if is_imported(manifest) else origin}. "
+        f"{f'It is an ensemble: {several} models translate together. ' * bool(several)}"
         f"The format is {manifest['format']}, with weights in {manifest['weights']}: {size / 1e6:.1f} MB."
     )
 
@@ -108,7 +129,7 @@ def front_matter(manifest):
         "library_name": LIBRARIES.get(manifest["format"], "keras_transformer"),
         "metrics": [*METRICS],
     }
-    if evaluation:
+    if evaluation and is_of_these_weights(manifest):
         corpus, *_ = corpora_of(manifest)
         metrics = [{"type": key, "name": title, "value": round(evaluation[key], 2)} for key, title in METRICS.items()]
         result = {
@@ -158,6 +179,7 @@ def how_to_run(manifest, place="."):
     direction = dict(zip(("source_lang", "target_lang"), codes, strict=False))
     return RUN[manifest["format"]].format(
         place=place,
+        flag=", with the flag `--xla_cpu_compilation_enabled=true`" if manifest.get("programs") else "",
         quoted=quoted,
         languages="".join(f', {name}=tf.constant(["{code}"])' for name, code in direction.items()),
         instance=json.dumps({"text": json.loads(quoted), **direction}, ensure_ascii=False) if direction else quoted,
@@ -171,11 +193,11 @@ def how_to_run(manifest, place="."):
     )
 
 
-def limits(run):
+def limits(manifest):
     """What a model is not good for, in Markdown."""
+    seed = "" if is_imported(manifest) else f" The seed of the training was {manifest['run']['settings']['seed']}."
     return (
         "- Text unlike its training text, other languages, and rare words: it may invent, repeat or leave out.\n"
         "- Names, numbers and units can be wrong. Have a person read what matters.\n"
-        f"- A line or a sentence is translated without what stands around it. The seed of the training was "
-        f"{run['settings']['seed']}."
+        f"- A line or a sentence is translated without what stands around it.{seed}"
     )

@@ -73,7 +73,7 @@ def card_of(shipped, package):
     for name, manifest in manifests.items():
         place, size = "." if name == "argos" else f"{name}/1", f"{card.size_of(manifest) / 1e6:.1f} MB"
         parts.append(f"### {TITLES[name]}, {size}\n\n{card.how_to_run({**manifest, 'package': package}, place)}")
-    return "\n\n".join([*parts, f"## Limits\n\n{card.limits(about['run'])}"]) + "\n"
+    return "\n\n".join([*parts, f"## Limits\n\n{card.limits(about)}"]) + "\n"
 
 
 def scores_of(shipped):

@@ -56,8 +56,6 @@ class CTranslate2Export:
     """
 
     libraries = ("ctranslate2",)
-    lacks = {name: "it is given with each translation" for name in ("beam_size", "length_penalty")}
-    lacks |= {"split_sentences": "it translates each text at once", "shortlist": "it uses all pieces"}
 
     def __init__(self, translator, quantization="float32"):
         if not isinstance(translator.model, Transformer):

@@ -62,14 +62,11 @@ class HuggingFaceExport:
     """
 
     libraries = ("torch", "transformers")
-    lacks = {"split_sentences": "it translates each text at once", "shortlist": "it uses all pieces"}
     least_equal, score_tolerance, advice = 0.995, 1e-2, "export a SavedModel"
 
     def __init__(self, translator, quantization="float32"):
         if missing := [name for name in self.libraries if not importlib.util.find_spec(name)]:
             raise ExportError(f"the proof needs transformers and torch: pip install {' '.join(missing)}")
-        if quantization != "float32":
-            raise ExportError(f"`quantization` of Hugging Face must be float32. Received: {quantization}")
         self.name = class_of(translator.model)
         self.settings = translator.settings
         self.reference = translator.with_model(translator.model, beam_size=1, length_penalty=0.0)

@@ -28,7 +28,6 @@ try:
 except ImportError as error:
     raise ExportError("LiteRT is not installed: pip install ai-edge-litert") from error
 
-QUANTIZATIONS = ("float32", "int8")
 MISSING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 LAST_CODE_POINT, UNASSIGNED = 0x10FFFF, "Cn"  # RE2 knows no unassigned characters
 # The parts of a pattern of RE2, the engine of TensorFlow, that Python writes in another way.
@@ -45,17 +44,11 @@ class LiteRTExport:
         translator: `Translator` of the run.
         quantization: "float32", or "int8" for the matrices; activations are then quantised while they are computed.
         shortlist: dict for the manifest: the changes by the translator's shortlist. None if it has no shortlist.
-
-    Raises:
-        ExportError: for another quantization.
     """
 
-    libraries, lacks = ("ai-edge-litert",), {}
+    libraries = ("ai-edge-litert",)
 
     def __init__(self, translator, quantization="float32", shortlist=None):
-        if quantization not in QUANTIZATIONS:
-            choices = " or ".join(QUANTIZATIONS)
-            raise ExportError(f"`quantization` of a LiteRT model must be {choices}. Received: {quantization}")
         self.reference = translator
         self.quantization = quantization
         self.shortlist = shortlist

@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformer.errors import UserError, counted
 from keras_transformer.layers.embedding import joint_logits, log_of_mean, projections_of
 from keras_transformer.models.sequence_to_sequence import SequenceToSequence
+from keras_transformer.tags import check_direction
 from keras_transformer.training.checkpoints import load_translator
 from keras_transformer.training.run_directory import RunDirectory
 
@@ -116,7 +117,12 @@ def ensemble_of(first, others, checkpoint):
     translators = [first, *(load_translator(RunDirectory(path), checkpoint) for path in others)]
     for path, other in zip(others, translators[1:], strict=True):
         models = [(each.source_tokenizer.model, each.target_tokenizer.model, each.tags) for each in (first, other)]
-        if models[0] != models[1]:
+        try:
+            check_direction(first.languages, *other.languages)
+            is_same = models[0] == models[1]
+        except UserError:
+            is_same = False
+        if not is_same:
             raise UserError(
                 f"an ensemble needs runs with the same tokenizers and languages, and those of {path} differ: train it "
                 "with `train.py --tokenizer`, which takes the tokenizer.model of the first run"

@@ -65,9 +65,22 @@ def test_a_run_without_languages_or_a_score_and_a_format_of_somebody_else_have_c
     sides = {"sources": {"en": "eng_Latn"}, "targets": {"de": "deu_Latn", "fr": "fra_Latn"}, "default": ["en", "de"]}
     front, body = front_of(card_of({**MANIFEST, "run": run, "languages": sides}))
     assert front["language"] == ["en", "de", "fr"] and not front.keys() & {"license", "model-index"}
-    assert "was not scored" in body and "## Examples" not in body
+    assert "has no score" in body and "## Examples" not in body
     assert 'Hello"]), source_lang=tf.constant(["en"]), target_lang=tf.constant(["de"]))' in body
     assert '{"instances": [{"text": "Hello", "source_lang": "en", "target_lang": "de"}]}' in body
+
+
+def test_a_card_says_what_an_import_an_ensemble_other_weights_and_a_compiled_export_are():
+    imported = {**RUN, "corpus": None, "evaluation": None, "ensemble": ["a", "b"]}
+    front, body = front_of(card_of({**MANIFEST, "run": imported, "programs": ["one"]}))
+    assert (
+        "A Transformer, imported into keras_transformer. It is an ensemble: 2 models" in body and "\nTexts, and" in body
+    )
+    assert "preset" not in body and "seed" not in body and "with the flag `--xla_cpu_compilation_enabled=true`" in body
+    for other in ({"weights": "int8"}, {"search": {"beam_size": 1}}, {"shortlist": {"size": 5}}):
+        run = {**RUN, "evaluation": {**RUN["evaluation"], "beam_size": 4}}
+        front, body = front_of(card_of({**MANIFEST, "run": run, **other}))
+        assert "model-index" not in front and "Scored with weights in float32 and a beam of 4, and all pieces." in body
 
 
 def test_a_card_is_beside_its_export_and_that_of_a_recipe_above_all(tmp_path):
@@ -96,5 +109,5 @@ def test_a_card_is_beside_its_export_and_that_of_a_recipe_above_all(tmp_path):
     score = measure(["eins zwei drei sieben", ""], ["eins zwei drei vier", "fünf"], target_lang="de").bleu
     assert front["model-index"][0]["results"][0]["metrics"][0]["value"] == round(score, 2)
     assert "| teacher | 100.0 | 100.0 | 2 |" in body and "1,999 of 2,003 pairs" in body and "30.0 (student)" in body
-    assert 'tf.saved_model.load("export/1")' in body and f"argospm install ./{tmp_path.name}.argosmodel" in body
+    assert 'tf.saved_model.load("export/1")' in body and f'("./{tmp_path.name}.argosmodel")' in body
     assert (tmp_path / f"{tmp_path.name}.argosmodel").read_bytes() == b"package"

@@ -34,9 +34,11 @@ def test_export_py_offers_all_formats_and_each_refuses_what_it_lacks(tmp_path):
         Run(tmp_path).export(tmp_path / "exports", format="onnx")
     for format, lacking in (("litert", ""), ("ctranslate2", "bls"), ("argos", "bls"), ("hugging_face", "s")):
         for name in ("beam_size", "length_penalty", "split_sentences", "shortlist"):
-            refused = f"^`{name}` has no effect with `format` {format}: it "
+            refused = f"^`{name}` has no effect with `format` {format}: "
             with pytest.raises(UserError, match=refused if name[0] in lacking else "no run in|cannot read"):
                 Run(tmp_path).export(tmp_path / "exports", format=format, **{name: 1})
+    with pytest.raises(UserError, match="^the weights of litert must be float32 or int8. Received: int16"):
+        Run(tmp_path).export(tmp_path / "exports", format="litert", precision="int16")
     assert not [*tmp_path.iterdir()]
 
 

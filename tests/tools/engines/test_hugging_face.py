@@ -142,7 +142,6 @@ def test_what_has_no_home_is_refused_in_one_line_that_names_it(monkeypatch):
         ((recurrent,), "a RecurrentNetwork; export a SavedModel"),
         ((translator(tiny.keeping_tokenizer()),), "train without `protect`"),
         ((two,), "Received: two tokenizers"),
-        ((translator(), "int8"), "Received: int8"),
     ):
         with pytest.raises(ExportError, match=words) as caught:
             HuggingFaceExport(*asked)
