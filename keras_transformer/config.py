@@ -219,9 +219,7 @@ def settings_of_origin(given):
         return {}
     paths = [Path(place, "config.yaml") for place in places if isinstance(place, str | os.PathLike)]
     known = {path.parent: read_settings(path) for path in paths if os.path.isfile(path)}
-    before = next(
-        (each for path, each in known.items() if Path(origin) in (path, Path(str(each.get("init_from"))))), {}
-    )
+    before = next((old for path, old in known.items() if Path(origin) in (path, Path(str(old.get("init_from"))))), {})
     return {name: before[name] for name in _taken_from({**_DEFAULTS, **before}) if name in before}
 
 

@@ -223,10 +223,14 @@ def short_codes(codes):
 
 
 def _forms_of(code):
-    """The tags of BCP 47 that a code may have, the shortest first, and the code itself: tuple of str."""
+    """The tags of BCP 47 that a code may have, the shortest first, and the code itself: tuple of str.
+
+    The language alone is a tag of its usual script: `zh_TW` may be `zh-TW`, and never `zh`.
+    """
     parts = code.replace("_", "-").split("-")
     alias = get_global("language_aliases").get(parts[0], parts[0])
-    return (alias, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
+    alone = (alias,) * (parts_of(code)[1] == likely_script(alias))
+    return (*alone, "-".join([alias, *parts[1:]]), code) if locale_of(alias) else (code,)
 
 
 def _is_likely(code):

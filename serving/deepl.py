@@ -1,13 +1,25 @@
 """DeepL's API, which plug-ins of editors and of translation tools speak, beside LibreTranslate's API."""
 
+import asyncio
 import re
 import time
 
 from starlette.responses import JSONResponse
 
+from serving.codes import plain
 from serving.errors import invalid
+from serving.http_server import while_connected
 from serving.languages import name_of
-from serving.libretranslate import DOCUMENTS, LONGEST_ANSWER, TEXTS_AT_ONCE, beginning, finished, is_text, unchanged
+from serving.libretranslate import (
+    AUTO,
+    DOCUMENTS,
+    LONGEST_ANSWER,
+    TEXTS_AT_ONCE,
+    beginning,
+    finished,
+    is_text,
+    unchanged,
+)
 from serving.parameters import read_parameters
 
 SCHEME = re.compile(r"DeepL-Auth-Key (\S+)", re.IGNORECASE)
@@ -47,8 +59,9 @@ class DeepL:
         work, pool = self._api.formats["html" if asked.get("tag_handling") else "text"]
         sources, translations, until = {}, [{}] * len(texts), time.monotonic() + LONGEST_ANSWER
         for number, text in enumerate(texts):
-            if number == 0 or how["source"] == "auto":
-                (source, _), *direction = await self._api.direction(how, beginning(text))
+            if number == 0 or plain(how["source"]) == AUTO:
+                found = asyncio.ensure_future(self._api.direction(how, beginning(text)))
+                (source, _), *direction = await while_connected(request, found, until - time.monotonic())
             sources.setdefault(source, (direction, []))[1].append(number)
         ignored = _names_of(asked.get("ignore_tags") or []) if asked.get("tag_handling") else None
         for source, (direction, numbers) in sources.items():

@@ -43,6 +43,8 @@ def parse_arguments(arguments=None, program="python -m serving.gateway", what="t
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")
+    most = "most texts in a request, not above the server's `max_batch_size` (default: 32)"
+    parser.add_argument("--max_batch_size", type=int, default=32, help=most)
     cors = "origins of the sites whose pages may ask, such as https://a.org (default: *, all sites)"
     parser.add_argument("--cors", nargs="*", default=["*"], metavar="ORIGIN", help=f"{cors}; --cors alone allows none")
     keys = "file of keys, each with its requests in a minute: then a request needs one of them, as `api_key`"
@@ -70,7 +72,7 @@ def connected(arguments):
         languages = Languages(written(arguments.source_lang), written(arguments.target_lang))
     target = arguments.backend.removeprefix(GRPC)
     how = {"url" if target == arguments.backend else "grpc": target}
-    how |= {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect")}
+    how |= {name: getattr(arguments, name) for name in ("label", "timeout", "glossary", "protect", "max_batch_size")}
     client = Client(model=arguments.model_name, in_flight=THREADS, **how)
     return {arguments.model_name: (languages, client)}
 

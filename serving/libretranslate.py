@@ -149,19 +149,20 @@ class LibreTranslate:
             if not code:
                 is_many = any(languages.sources for languages, _ in models)
                 raise invalid(f"{name} is not supported" + f", only {', '.join(sorted(codes))}" * is_many)
-        pairs = {}
+        able = {}  # source -> the first model from it to the target
         for languages, client in models:
             for of, targets in languages.directions().items():
-                pairs |= {(of, into): (languages, client) for into in targets if (of, into) not in pairs}
+                if target in targets:
+                    able.setdefault(of, (languages, client))
         probability = 1.0
         if is_auto:
-            source, probability = detect(text, [*(of for of, into in pairs if into == target), target])[0]
+            source, probability = detect(text, [*able, target])[0]
         if source == target:
             return (source, probability), None, {}, target
-        if (source, target) not in pairs:
+        if source not in able:
             of_target, of_source = (f"{name_of(code)} ({code})" for code in (target, source))
             raise invalid(f"{of_target} is not available as a target language from {of_source}")
-        languages, client = pairs[source, target]
+        languages, client = able[source]
         named = {"source_lang": source, "target_lang": target} if languages.sources else {}
         return (source, probability), client.keeping(glossary) if glossary else client, named, target
 

@@ -39,7 +39,7 @@ def run(settings, configs, batching=None, session=None):
     timeout_s, has_cors = settings.rest_api_timeout_in_ms / 1000, settings.rest_api_enable_cors_support
     api = RestApi(predictor, models, timeout_s, has_cors)
     named = [written(code) for code in (settings.source_lang, settings.target_lang) if code]
-    clients = in_process_clients(predictor, models, Languages(*named) if named else None)
+    clients = in_process_clients(predictor, models, Languages(*named) if named else None, batching)
     app = make_app(api, app_of(LibreTranslate(clients), ["*"] * has_cors), models, predictor.metrics.page)
     logger.info("loading the models and warming them up; the ports open when all are available")
     models.start()
@@ -97,12 +97,14 @@ def _follow(settings, models, known):
         told = mistake
 
 
-def in_process_clients(predictor, models, languages=None):
+def in_process_clients(predictor, models, languages=None, batching=None):
     """Makes a function () -> dict of the models in service, name -> (`Languages`, `Client`).
 
-    `languages` are those of a model whose export does not name them, or None.
+    `languages` are those of a model whose export does not name them, or None. `batching` are the `BatchingParameters`
+    of the predictor, or None.
     """
-    make = functools.cache(lambda name: Client(connection=InProcess(predictor, ModelSpec(name)), in_flight=THREADS))
+    how = {"in_flight": THREADS, "max_batch_size": min(32, batching.max_batch_size) if batching else 32}
+    make = functools.cache(lambda name: Client(connection=InProcess(predictor, ModelSpec(name)), **how))
 
     def clients():
         found = {}

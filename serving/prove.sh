@@ -28,8 +28,8 @@ shows() { # shows PATTERN CURL-ARGUMENTS...: asks, and prints the first match of
 answers_as() { # answers_as TYPE URL: asks, and compares the content type
   [[ $(get --output /dev/null --write-out '%{content_type}' "$2") == "$1"* ]]
 }
-target() { # target URL: a target language of LibreTranslate's API
-  shows '"targets": ?\["[A-Za-z-]+' "$1/languages" | grep --only-matching '[A-Za-z-]*$'
+target() { # target URL: the target language of LibreTranslate's API; a text in it would stay as it is
+  shows '"target": ?\{"code": ?"[A-Za-z-]+' "$1/frontend/settings" | grep --only-matching '[A-Za-z-]*$'
 }
 translates() { # translates URL: asks LibreTranslate's API, whatever the languages are
   shows '"translatedText": ?"[^"]+"' "$1/translate" --data q=one --data source=auto --data "target=$(target "$1")"

@@ -57,6 +57,8 @@ SHORT = {
     "pt pt-BR x-foo qqq": "pt pt-BR x-foo qqq",
     "fr_FR fra fr pt_br pt_BR pt": "fr-FR fra fr pt-br pt-BR pt",
     "iw he zho_Hant zh-Hant zh": "iw he zho_Hant zh-Hant zh",
+    "fra_Latn zho_Hant": "fr zh-Hant",  # alone, too: `zh` is written otherwise
+    "zh_TW uz_Cyrl": "zh-TW uz-Cyrl",
 }
 
 

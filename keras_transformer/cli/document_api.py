@@ -1,8 +1,11 @@
 """LibreTranslate's API with documents: texts in HTML, and files that come up translated and go down once."""
 
 import contextlib
+import io
 import secrets
 import time
+import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +25,12 @@ from keras_transformer.tools.documents.files import FORMATS, check_format, forma
 from keras_transformer.words import LETTERS_AND_DIGITS
 from serving.errors import ServingError, invalid
 from serving.http_server import read_body
-from serving.libretranslate import LONGEST_ANSWER, LibreTranslate, finished
+from serving.libretranslate import LONGEST_ANSWER, LibreTranslate, beginning, finished
 from serving.parameters import content_type, form_of, query_of
 
 MOST_BYTES = 8 * 2**20  # of an uploaded file
 MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
+MOST_READ = 2**16  # bytes of a document that tell its language
 SECONDS_KEPT = 600
 LONGEST_NAME = 100  # characters
 BUSY = "there are too many documents now: try again later"
@@ -64,7 +68,7 @@ class DocumentApi(LibreTranslate):
         name, data = file.filename, await file.read()
         await file.close()
         del body  # The document may wait.
-        _, *how = await self.direction(asked)
+        _, *how = await self.direction(asked, beginning(_text_of(data)))
         path = Path(name)
         if not data:
             raise invalid("Invalid request: empty file")
@@ -98,6 +102,14 @@ class DocumentApi(LibreTranslate):
         key = secrets.token_urlsafe(16)
         self._kept[key] = _Kept(name, data, now + SECONDS_KEPT)
         return key
+
+
+def _text_of(data):
+    """The beginning of a document without tags, which tells its language: of Word, that of the main part."""
+    with contextlib.suppress(zipfile.BadZipFile, zlib.error, KeyError, RuntimeError):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as part:
+            data = part.read(MOST_READ)
+    return regex.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>", " ", data[:MOST_READ].decode("utf-8", "replace"))
 
 
 class _Kept(NamedTuple):

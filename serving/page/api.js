@@ -30,7 +30,7 @@ export async function listModels(signal) {
 /** Returns the languages of a model, [{code, name, targets}]: none if the server does not list them. */
 export async function listLanguages(model, signal) {
   return ask(`languages?model=${encodeURIComponent(model)}`, {}, signal).catch((error) => {
-    if (error instanceof ServerError) return [];
+    if (error instanceof ServerError && (error.status === 404 || !error.isPassing)) return [];
     throw error;
   });
 }

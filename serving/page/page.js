@@ -31,6 +31,7 @@ let model = null;
 let request = new AbortController();
 let next = 0; // timer of the next translation
 let failures = 0; // consecutive failures
+let shown = ""; // the text of the translation on the page
 let announcement = 0; // timer of the next announcement
 
 function byId(id) {
@@ -68,6 +69,7 @@ async function translate() {
 function show(text, translations, explanation) {
   const translation = translations[0]?.text ?? "";
   const texts = [text, translation, translation, translation];
+  shown = text;
   views.forEach((view, place) => view.show(texts[place], explanation));
   alternatives.show(translations);
   pointing.reset();
@@ -102,10 +104,10 @@ function markLanguages() {
   target.lang = byId("announcement").lang = translation;
 }
 
-/** Translates between other languages. After a swap, the translation is the text. */
+/** Translates between other languages. After a swap, the translation is the text, unless the box has a newer one. */
 function turn(isSwapped) {
   markLanguages();
-  if (isSwapped && target.textContent.trim()) box.value = target.textContent;
+  if (isSwapped && box.value === shown && target.textContent.trim()) box.value = target.textContent;
   translateSoon();
 }
 

@@ -157,8 +157,9 @@ def test_the_languages_of_a_request_go_to_the_model():
         assert post(port, asked) == (200, {"translatedText": "<p><b>TWO</b> ONE</p><p>THREE</p>"})
         _, reply = upload(port, "a.html", b'<html lang="de">one</html>', source="de", target="fr")
         assert urllib.request.urlopen(reply["translatedFileUrl"]).read() == b'<html lang="fr">ONE</html>'
+        upload(port, "a.md", b"<br>Le chat dort sous la table, et le chien regarde.", source="auto", target="de")
     given = {(signature, *inputs["source_lang"], *inputs["target_lang"]) for signature, inputs in model.asked}
-    assert given == {("translate", "de", "fr"), ("explain", "de", "fr")}
+    assert given == {("translate", "de", "fr"), ("explain", "de", "fr"), ("translate", "fr", "de")}
 
 
 def test_a_file_comes_up_and_goes_down_once_with_tls_behind_a_proxy_with_tls(port):
