@@ -39,7 +39,9 @@ def parse_arguments(arguments=None, program="python -m serving.gateway", what="t
     parser.add_argument("--label", help="label of the version to ask, such as stable (default: the newest version)")
     parser.add_argument("--source_lang", help="language of the texts, such as en")
     parser.add_argument("--target_lang", help="language of the translations, such as de")
-    parser.add_argument("--model_base_path", type=Path, help="directory of exported versions, in place of these two")
+    parser.add_argument(
+        "--model_base_path", type=Path, help="directory of exported versions, or of one, in place of both"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port, LibreTranslate's by default (default: 5000)")
     parser.add_argument("--timeout", type=float, default=30.0, help="most seconds for a request (default: 30)")

@@ -46,7 +46,12 @@ def languages_of(directory):
 
 
 def newest_languages(base_path):
-    """Reads the `Languages` of the newest version in a directory that names them. Raises ValueError, or OSError."""
+    """Reads the `Languages` of the newest version in a directory that names them, or of the directory of a version.
+
+    Raises ValueError, or OSError.
+    """
+    if found := languages_of(base_path):
+        return found
     for _, version in sorted(versions_in(base_path).items(), reverse=True):
         if found := languages_of(version):
             return found

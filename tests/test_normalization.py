@@ -111,8 +111,7 @@ def test_a_file_of_rules_is_what_the_tool_writes():
 
 
 def test_marks_in_any_order_have_the_order_of_unicode():
-    draw = random.Random(3)
-    hebrew = "\u05b0\u05b4\u05b7\u05b8\u05b9\u05bc\u05c1\u05c2"
+    draw, hebrew = random.Random(3), "\u05b0\u05b4\u05b7\u05b8\u05b9\u05bc\u05c1\u05c2"
     arabic = "\u064b\u064e\u064f\u0650\u0651\u0652\u0653\u0654\u0670"
     latin = "\u0300\u0301\u0302\u0308\u0323\u0328"
     for letters, marks in (("שבא", hebrew), ("اويب", arabic), ("aeoqu", latin)):

@@ -72,8 +72,7 @@ def test_every_public_function_has_the_types_of_its_parameters_and_of_its_result
 
 
 def test_a_type_checker_finds_each_name_where_the_library_imports_it_from():
-    stub = ast.parse(read("keras_transformer/__init__.pyi"))
-    found = {}
+    stub, found = ast.parse(read("keras_transformer/__init__.pyi")), {}
     for node in stub.body:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:

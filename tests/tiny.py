@@ -49,8 +49,7 @@ def once(name, make):
 
 def pairs(count, seed=0):
     """`count` different pairs of one to five number words."""
-    rng = np.random.default_rng(seed)
-    numbers = set()
+    rng, numbers = np.random.default_rng(seed), set()
     while len(numbers) < count:
         numbers.add(tuple(rng.integers(0, len(ENGLISH), rng.integers(1, 6)).tolist()))
     return [

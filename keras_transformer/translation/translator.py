@@ -22,7 +22,7 @@ from keras_transformer.tokenizer import Tokenizer
 from keras_transformer.translation import results
 from keras_transformer.translation.directions import UNKNOWN_LANGUAGE, WRITTEN_TAG
 from keras_transformer.translation.lines import BATCH_SIZE, USUAL, of_one_or_many, run_sorted, whole
-from keras_transformer.translation.options import LANGUAGE_INPUTS, complete_inputs, inputs_of
+from keras_transformer.translation.options import LANGUAGE_INPUTS, check_options, complete_inputs, inputs_of
 from keras_transformer.translation.results import Explanation, Score, Translation
 from keras_transformer.translation.segments import EXTRA_LENGTH, split_at
 from keras_transformer.translation.sentences import DIVISION, NO_SPACE
@@ -329,6 +329,7 @@ class Translator(TextTranslator):
         extra_length: int = EXTRA_LENGTH,
         programs: Any = None,
     ):
+        check_options("translate_with_options", {"beam_size": beam_size, "length_penalty": length_penalty})
         check_positive(beam_size=beam_size, max_length=max_length)
         if not LENGTH_PENALTIES[0] <= length_penalty <= LENGTH_PENALTIES[1]:
             raise UserError(f"`length_penalty` must be between -10 and 10. Received: length_penalty={length_penalty}")

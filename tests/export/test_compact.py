@@ -15,10 +15,6 @@ from tests import tiny
 TEXTS = ["one two three", "", "ten ten seven. Five five!"]
 
 
-def meta_graph_of(path):
-    return SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs[0]
-
-
 @pytest.fixture(scope="module")
 def exports():
     """The export of a `Translator`, as TensorFlow writes it and compacted."""
@@ -73,7 +69,8 @@ def test_every_signature_answers_as_before(call, name):
 def test_the_graph_is_less_than_half_of_what_it_was_and_its_signatures_are_the_same(exports):
     sizes = [(path / "saved_model.pb").stat().st_size - len(tiny.tokenizer_model()) for path in exports]
     assert sizes[1] < 0.5 * sizes[0]
-    plain, compacted = map(meta_graph_of, exports)
+    models = (SavedModel.FromString((path / "saved_model.pb").read_bytes()) for path in exports)
+    plain, compacted = (model.meta_graphs[0] for model in models)
     assert dict(compacted.signature_def) == dict(plain.signature_def)
     for function in compacted.graph_def.library.function:
         constants = [

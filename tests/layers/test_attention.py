@@ -22,8 +22,7 @@ class TestContract(LayerContract):
     layer_class = MultiHeadAttention
     arguments = {"d_model": D, "num_heads": H, "dropout_rate": 0.3, "d_key": K, "d_value": K}
     arguments |= {"num_key_value_heads": H, "use_bias": True}
-    inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}
-    output = "BTD"
+    inputs, output = {"x": "BTD", "memory": "BSD", "attention_mask": "B1TS"}, "BTD"
     weight_count = ATTENTION_WEIGHTS + 4 * D
 
 
@@ -37,15 +36,12 @@ class TestRelativeContract(TestContract):
 class TestRotaryContract(TestContract):
     layer_class = RotaryAttention
     arguments = {**TestContract.arguments, "d_key": EVEN, "d_value": 7, "use_bias": False}
-    inputs = TestRelativeContract.inputs
-    weight_count = 2 * D * H * (EVEN + 7)
+    inputs, weight_count = TestRelativeContract.inputs, 2 * D * H * (EVEN + 7)
 
 
 class TestSSRUContract(LayerContract):
-    layer_class = SSRU
-    arguments = {"d_model": D}
-    inputs = {"x": "BTD"}
-    output = "BTD"
+    layer_class, arguments = SSRU, {"d_model": D}
+    inputs, output = {"x": "BTD"}, "BTD"
     weight_count = 2 * D * D + D
 
 

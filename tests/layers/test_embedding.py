@@ -26,36 +26,30 @@ SUM = {"dropout_rate": 0.3, "norm": True, "layer_norm_epsilon": 1e-3}
 class TestTokenEmbeddingContract(LayerContract):
     layer_class = TokenEmbedding
     arguments = {"vocabulary_size": V, "d_model": D, "scale": False}
-    inputs = {"ids": "BT"}
-    output = "BTD"
+    inputs, output = {"ids": "BT"}, "BTD"
     weight_count = V * D
 
 
 class TestSharedLogitsContract(LayerContract):
-    layer_class = Logits
-    config_keys = ["source", "use_bias"]
-    inputs = {"states": "BTD"}
-    output = "BTV"
+    layer_class, config_keys = Logits, ["source", "use_bias"]
+    inputs, output = {"states": "BTD"}, "BTV"
     output_dtype = "float32"
     weight_count = V * D  # the embedding's, and none of its own
-    source_class = TokenEmbedding
-    use_bias = False
+    source_class, use_bias = TokenEmbedding, False
 
     def make(self, dtype=None, **kwargs):
         return Logits(self.source_class(V, D, name="source", dtype=dtype), self.use_bias, dtype=dtype, **kwargs)
 
 
 class TestUnsharedLogitsWithABiasContract(TestSharedLogitsContract):
-    source_class = OutputMatrix
-    weight_count = V * D + V
+    source_class, weight_count = OutputMatrix, V * D + V
     use_bias = True
 
 
 class TestPositionalEncodingContract(LayerContract):
     layer_class = PositionalEncoding
     arguments = {"d_model": D, "kind": "sinusoidal_tensor2tensor", "first_position": 2, **SUM}
-    inputs = {"x": "BTD"}
-    output = "BTD"
+    inputs, output = {"x": "BTD"}, "BTD"
     weight_count = NORM_WEIGHTS
 
 
@@ -66,8 +60,7 @@ class TestLearnedPositionsContract(TestPositionalEncodingContract):
 
 
 class TestNoPositionsContract(TestPositionalEncodingContract):
-    layer_class = NoPositions
-    arguments = SUM
+    layer_class, arguments = NoPositions, SUM
 
 
 @pytest.mark.parametrize("layer", [TokenEmbedding(1009, D), OutputMatrix(1009, D), LearnedPositions(1009, d_model=D)])

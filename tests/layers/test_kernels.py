@@ -50,10 +50,8 @@ def test_a_spread_kernel_gives_the_same_products(width, wider):
 
 
 class TestLayerNormalizationContract(LayerContract):
-    layer_class = LayerNormalization
-    arguments = {"epsilon": 1e-3}
-    inputs = {"x": "BTD"}
-    output = "BTD"
+    layer_class, arguments = LayerNormalization, {"epsilon": 1e-3}
+    inputs, output = {"x": "BTD"}, "BTD"
     weight_count = NORM_WEIGHTS
 
 
@@ -110,10 +108,8 @@ def test_half_precision_is_normalised_in_float32():
 
 
 class TestDropoutContract(LayerContract):
-    layer_class = Dropout
-    arguments = {"rate": 0.3, "seed": 23}
-    inputs = {"x": "BTD"}
-    output = "BTD"
+    layer_class, arguments = Dropout, {"rate": 0.3, "seed": 23}
+    inputs, output = {"x": "BTD"}, "BTD"
     weight_count = 0
 
 

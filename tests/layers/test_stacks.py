@@ -20,10 +20,8 @@ VARIANT_DECODER_LAYER_WEIGHTS = VARIANT_ENCODER_LAYER_WEIGHTS + VARIANT_ATTENTIO
 
 
 class TestPostNormContract(LayerContract):
-    layer_class = PostNorm
-    arguments = {"dropout_rate": 0.3, "layer_norm_epsilon": 1e-3}
-    inputs = {"x": "BTD", "update": "BTD"}
-    output = "BTD"
+    layer_class, arguments = PostNorm, {"dropout_rate": 0.3, "layer_norm_epsilon": 1e-3}
+    inputs, output = {"x": "BTD", "update": "BTD"}, "BTD"
     weight_count = NORM_WEIGHTS
 
 
@@ -34,22 +32,19 @@ class TestPreNormContract(TestPostNormContract):
 class TestFeedForwardContract(LayerContract):
     layer_class = FeedForward
     arguments = {"d_model": D, "d_ff": F, "dropout_rate": 0.3, "activation": "silu"}
-    inputs = {"x": "BTD"}
-    output = "BTD"
+    inputs, output = {"x": "BTD"}, "BTD"
     weight_count = FEED_FORWARD_WEIGHTS
 
 
 class TestEncoderContract(LayerContract):
     layer_class = Encoder
     arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_layers": 1, "heads": [[H]]}
-    inputs = {"x": "BSD", "attention_mask": "B11S"}
-    output = "BSD"
+    inputs, output = {"x": "BSD", "attention_mask": "B11S"}, "BSD"
     weight_count = VARIANT_ENCODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 
 class TestEncoderLayerContract(TestEncoderContract):
-    layer_class = EncoderLayer
-    arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True}
+    layer_class, arguments = EncoderLayer, {**SHAPE, **RATES, **VARIANT, "pre_norm": True}
     weight_count = VARIANT_ENCODER_LAYER_WEIGHTS
 
 
@@ -57,15 +52,13 @@ class TestDecoderLayerContract(LayerContract):
     layer_class = DecoderLayer
     arguments = {**SHAPE, **RATES, **VARIANT, "pre_norm": True, "num_cross_heads": H, "autoregression": "attention"}
     inputs = {"x": "BTD", "memory": "BSD", "attention_mask": "11TT", "source_mask": "B11S"}
-    output = "BTD"
-    weight_count = VARIANT_DECODER_LAYER_WEIGHTS
+    output, weight_count = "BTD", VARIANT_DECODER_LAYER_WEIGHTS
 
 
 class TestDecoderContract(LayerContract):
     layer_class = Decoder
     arguments = {**TestDecoderLayerContract.arguments, "num_layers": 1, "heads": [[H, H]], "guided_alignment": 0.1}
-    inputs = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}
-    output = "BTD"
+    inputs, output = {"x": "BTD", "memory": "BSD", "source_mask": "B11S"}, "BTD"
     weight_count = VARIANT_DECODER_LAYER_WEIGHTS + NORM_WEIGHTS
 
 

@@ -85,14 +85,11 @@ def step_of(model):
     return step
 
 
-def shifted_right(ids):
-    return np.pad(ids, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
-
-
 def score_by_decode(model, memory, hypotheses, slot):
     """The log-probability (B,) of the hypothesis in one slot of every row, by teacher forcing."""
     ids, lengths = hypotheses.ids[:, slot].numpy(), hypotheses.lengths[:, slot].numpy()
-    log_probs = tf.nn.log_softmax(model.logits(model.decode(shifted_right(ids), memory))).numpy()
+    shifted = np.pad(ids, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
+    log_probs = tf.nn.log_softmax(model.logits(model.decode(shifted, memory))).numpy()
     chosen = np.take_along_axis(log_probs, ids[..., None], axis=2)[..., 0]
     return np.where(np.arange(ids.shape[1]) < lengths[:, None], chosen, 0.0).sum(axis=1)
 
@@ -105,8 +102,7 @@ class VariantContract:
     target_size: number of target tokens.
     """
 
-    source_size = 19
-    target_size = 19
+    source_size, target_size = 19, 19
 
     def make(self, **kwargs):
         raise NotImplementedError

@@ -103,8 +103,7 @@ FIT = {
 @pytest.mark.parametrize(("arguments", "epochs", "updates"), FIT.values(), ids=FIT)
 def test_fit_takes_what_keras_takes(arguments, epochs, updates):
     trainer = shared()
-    before = int(trainer.optimizer.iterations)
-    history = trainer.fit(**arguments, verbose=0)
+    before, history = int(trainer.optimizer.iterations), trainer.fit(**arguments, verbose=0)
     validated = [f"val_{measure}" for measure in MEASURES] if "valid" in str(arguments) else []
     assert set(history.history) == {*MEASURES, *validated} and history.epoch == epochs
     assert all(len(values) == len(epochs) and np.isfinite(values).all() for values in history.history.values())

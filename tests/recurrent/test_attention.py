@@ -18,8 +18,7 @@ def attention(**arguments):
 
 
 def memory_of(lengths=LENGTHS):
-    states = some("states", "BSD")
-    mask = tf.sequence_mask(lengths, S)
+    states, mask = some("states", "BSD"), tf.sequence_mask(lengths, S)
     last = tf.gather(states, tf.maximum(tf.constant(lengths) - 1, 0), batch_dims=1)
     return {"states": states, "mask": mask, "last": ((last,),)}
 
@@ -83,10 +82,8 @@ def test_a_fixed_context_is_the_last_state_or_the_mean_of_all(kind):
 
 
 class TestLatentAttentionContract(LayerContract):
-    layer_class = LatentAttention
-    arguments = {"d_model": D, "num_positions": T}
-    inputs = {"x": "BSD", "mask": "BS"}
-    output = "BD"
+    layer_class, arguments = LatentAttention, {"d_model": D, "num_positions": T}
+    inputs, output = {"x": "BSD", "mask": "BS"}, "BD"
     weight_count = D + T * D
 
 

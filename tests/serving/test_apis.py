@@ -138,8 +138,7 @@ def test_the_clients_deadline_bounds_the_run_and_a_call_that_is_cancelled_or_too
         assert call.result(SECONDS).outputs["score"].float_val == [5.0]
     given, none = predictor.timeouts
     assert 25 < given < 51 and none is None
-    call = predict.future(request_for())
-    future = predictor.wait_for(3)
+    call, future = predict.future(request_for()), predictor.wait_for(3)
     call.cancel()
     wait_for(future.cancelled)
     call = predict.future(request_for(), timeout=0.2)

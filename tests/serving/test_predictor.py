@@ -71,8 +71,7 @@ class Desk:
     def hold(self):
         """Keeps a thread busy with the batch of another model until `release_all`."""
         self.held.gate.clear()
-        begun = len(self.held.batches)
-        future = self.ask(0, servable=self.held)
+        begun, future = len(self.held.batches), self.ask(0, servable=self.held)
         wait_for(lambda: len(self.held.batches) > begun)
         return future
 
@@ -118,8 +117,7 @@ def test_what_waits_together_is_computed_together_and_each_gets_its_rows(desk):
 
 
 def test_a_batch_that_is_not_full_waits_for_its_time(desk):
-    one = desk(batch_timeout_micros=200_000)
-    start = time.monotonic()
+    one, start = desk(batch_timeout_micros=200_000), time.monotonic()
     assert result(one.ask(1)) == [2] and 0.2 <= time.monotonic() - start
     start = time.monotonic()
     first, second = one.ask(1, 2, 3), one.ask(4, 5, 6)  # The first batch is due because the second has begun.

@@ -148,7 +148,12 @@ def test_languages_are_those_that_an_export_writes_or_none(tmp_path):
         directory.mkdir()
     Config(dataset="files:x", source_lang="en", target_lang="pt_BR").save(run.config)
     write_manifest(tmp_path / "7", 7, {}, describe_run(run), Parity(1, 1, 1, 0.0), Loading(1.0, 1))
-    assert languages_of(tmp_path / "7") == Languages("en", "pt-BR") == newest_languages(tmp_path)
+    assert (
+        languages_of(tmp_path / "7")
+        == Languages("en", "pt-BR")
+        == newest_languages(tmp_path)
+        == newest_languages(tmp_path / "7")
+    )
     many = {"sources": {"de": "deu_Latn", "en": "eng"}, "targets": {"zh-Hant": "zt", "en": "eng", "de": "deu_Latn"}}
     manifest = tmp_path / "7" / "export.json"
     manifest.write_text(json.dumps({"run": {}, "languages": {**many, "default": ["en", "de"]}}))

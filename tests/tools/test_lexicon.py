@@ -56,8 +56,7 @@ def test_of_a_large_corpus_evenly_spaced_pairs_are_counted(monkeypatch):
 
 def test_the_likeliest_pieces_come_first_and_padding_where_there_are_none():
     pairs = random_pairs(7)
-    t = plain_model_1(pairs, lexicon.ITERATIONS)
-    table = likeliest(encoded(pairs), 13, 5)
+    t, table = plain_model_1(pairs, lexicon.ITERATIONS), likeliest(encoded(pairs), 13, 5)
     assert table.shape == (13, 5)
     for e, row in enumerate(table.tolist()):
         probabilities = sorted((p for (source, _), p in t.items() if source == e), reverse=True)

@@ -75,8 +75,7 @@ def finish(config):
     """Writes what a finished run has."""
     run = RunDirectory(config.model_dir)
     data = prepare(config, run)
-    network = make_network(config, data, "float32")
-    generator = np.random.default_rng(3)
+    network, generator = make_network(config, data, "float32"), np.random.default_rng(3)
     network.set_weights([generator.normal(0, 0.1, weight.shape) for weight in network.get_weights()])
     network.save(run.model)
     return config

@@ -295,8 +295,7 @@ def test_the_weights_are_their_averages_only_where_they_are_measured():
 class Agreement(TokenLoss):
     """Cross-entropy of the first pass, and how far a second pass is from it (R-Drop with a difference of states)."""
 
-    passes = 2
-    measures = {"distance": keras.metrics.Mean}
+    passes, measures = 2, {"distance": keras.metrics.Mean}
 
     def of_tokens(self, passes, output_matrix, labels):
         cross_entropy, _, _ = token_losses(passes[0], output_matrix, labels)
@@ -310,8 +309,7 @@ def test_a_loss_of_two_passes_is_one_class_and_one_line_in_a_table(monkeypatch):
     model.compile(keras.optimizers.SGD(1.0), loss="agreement")
     batch = tf.nest.map_structure(tf.constant, make_batch(range(7)))
     seeds, start = values(model.seeds), values(model.network.trainable_variables)
-    logs = measured(model.train_step, batch)
-    after = values(model.network.trainable_variables)
+    logs, after = measured(model.train_step, batch), values(model.network.trainable_variables)
     for variable, value in zip([*model.seeds, *model.network.trainable_variables], [*seeds, *start], strict=True):
         variable.assign(value)  # the same dropout again
 

@@ -107,11 +107,7 @@ def assert_weights(network, expected, tolerance=0):
         np.testing.assert_allclose(weight.numpy(), value, atol=tolerance, rtol=0)
 
 
-def ctrl_c():
-    signal.raise_signal(signal.SIGINT)
-
-
-def interrupt_in(update, trainer, interrupt=ctrl_c):
+def interrupt_in(update, trainer, interrupt=lambda: signal.raise_signal(signal.SIGINT)):
     """Interrupts at the begin of an update, counted from 1."""
     trainer.make_train_function()
     inner, numbers = trainer.train_function, itertools.count(1)
@@ -300,8 +296,7 @@ def test_adapters_alone_are_trained_and_resumed_to_the_bit_and_the_finished_mode
     assert "of its adapters are trained" in printed
     assert (run.path / SHARED).read_bytes() == (origin.path / SHARED).read_bytes()
     for old, new in zip(load_model(origin.model).weights, load_model(run.model).weights, strict=True):
-        change = np.array(new) - np.array(old)
-        is_adapted = old.path.endswith("kernel")
+        change, is_adapted = np.array(new) - np.array(old), old.path.endswith("kernel")
         assert np.linalg.matrix_rank(change, tol=1e-5) == 2 if is_adapted else not change.any(), old.path
     for checkpoint in ("last", "2"):
         network, _ = load_network(run, checkpoint)

@@ -222,8 +222,7 @@ def load(path):
 
 def test_within_an_epoch_a_state_is_saved_every_few_minutes_unless_updates_are_skipped(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, "monotonic")
-    save = save_state(tmp_path / "some", steps_per_epoch=1000, minutes=2)
-    found = []
+    save, found = save_state(tmp_path / "some", steps_per_epoch=1000, minutes=2), []
     for _ in range(7):
         clock.now += 50
         found.append(update(save))

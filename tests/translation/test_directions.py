@@ -161,8 +161,7 @@ def test_options_prefixes_and_words_that_must_not_change_go_with_tags():
 
 
 def test_a_language_that_the_model_does_not_have_is_named():
-    some = tiny.many_languages("source")
-    known = "only de, en, fr, zh"
+    some, known = tiny.many_languages("source"), "only de, en, fr, zh"
     for ask in (some.translate, some.alternatives, some.explain, some.sample, some.translate_scored):
         with pytest.raises(UserError, match=f"^the model has no `target_lang` it, {known}$"):
             ask(["one", "two"], target_lang=["de", "it"])

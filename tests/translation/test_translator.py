@@ -289,8 +289,8 @@ def test_every_replica_translates_its_rows_of_a_batch_with_its_own_weights():
 
 
 def test_impossible_options_are_refused_by_name(tmp_path):
-    numbers = [("beam_size", 0), ("beam_size", -1), ("max_length", 0), ("batch_size", 0)]
-    for name, value in [*numbers, ("length_penalty", float("nan")), ("length_penalty", 11)]:
+    numbers = [("beam_size", number) for number in (0, -1, 1000, "2", 2.5)] + [("max_length", 0), ("batch_size", 0)]
+    for name, value in [*numbers, *(("length_penalty", number) for number in (float("nan"), 11, "2"))]:
         with pytest.raises(UserError, match=rf"{name}.*{value}"):
             Translator(tiny.trained_transformer(), tiny.tokenizer(), **{name: value})
     (tmp_path / "terms.tsv").write_text("two\n", encoding="utf-8")
@@ -377,11 +377,9 @@ def test_a_row_is_the_same_alone_and_in_any_batch(signature):
         own_options = {name: [values[row]] for name, values in options.items()}
         alone = call(signature, [text], **own_options)
         for name, values in together.items():
-            value = np.array(values[row])
-            own = np.array(alone[name][0])
+            value, own = np.array(values[row]), np.array(alone[name][0])
             own = own.reshape(own.shape + (0,) * (value.ndim - own.ndim))  # of no pieces there is no second dimension
-            inside = tuple(slice(0, size) for size in own.shape)
-            padding = value.copy()
+            inside, padding = tuple(slice(0, size) for size in own.shape), value.copy()
             padding[inside] = b"" if value.dtype.kind == "S" else 0
             assert not padding.any()
             if value.dtype.kind == "f":

@@ -58,8 +58,7 @@ def translator():
 @pytest.fixture(scope="module")
 def written(translator, tmp_path_factory):
     directory = tmp_path_factory.mktemp("report")
-    curves = [("BLEU", [(0, 31.5), (0.5, 23.0), (1, 0)])]
-    lost = [0.5, -0.25, 0, 0, 11, 0]
+    curves, lost = [("BLEU", [(0, 31.5), (0.5, 23.0), (1, 0)])], [0.5, -0.25, 0, 0, 11, 0]
     corpus = (["one two", "one"], ["eins zwei", "eins"])
     return write_report(directory, translator, hand_made(), f"runs/{EVIL}", *corpus, lost, curves, "BLEU 31.5")
 

@@ -92,8 +92,7 @@ def test_the_relations_of_parses_are_compared_with_the_best_fixed_offset():
 
 @pytest.mark.parametrize("make", [tiny.beam_translator, lambda: tiny.many_languages("both")])
 def test_the_own_translation_of_a_model_is_explained_as_explain_does(make):
-    translator = make()
-    texts = ["one two three", "ten", "five five zero nine"]
+    translator, texts = make(), ["one two three", "ten", "five five zero nine"]
     expected = translator.explain(texts)
     translations = ["".join(each.pieces).removesuffix("</s>").replace("▁", " ").strip() for each in expected]
     compared = 0
@@ -141,8 +140,7 @@ def test_words_that_translate_each_other_are_linked_wherever_they_stand_and_link
     pairs = reordered(400)
     learnt = learn_links(pairs)
     write_links(learnt, tmp_path)
-    again = open_links(tmp_path)
-    found = as_sets(learnt)
+    again, found = open_links(tmp_path), as_sets(learnt)
     assert as_sets(again) == found
     for links, source in zip(found, pairs.source.lists(), strict=True):
         n = len(source)
@@ -185,8 +183,7 @@ def test_all_pieces_of_words_are_linked_as_a_file_says_whatever_pairs_were_dropp
     (tmp_path / "whole").write_text("0-1 1-0\n0-0\n\n2-0 0-1\n\n", encoding="utf-8")
     held_out = Kept([TEXTS[0], ("ten", "zehn"), *TEXTS[1:]], np.arange(5) != 1)
     assert as_sets(links_of_file(tmp_path / "whole", held_out, pairs, tokenizers, 31)) == found
-    words = [[(1, 0), (0, 1)], [(0, 2), (1, 0)], []]
-    kept = [TEXTS[0], *TEXTS[2:]]
+    words, kept = [[(1, 0), (0, 1)], [(0, 2), (1, 0)], []], [TEXTS[0], *TEXTS[2:]]
     for links, (source, target), of_words in zip(found, kept, words, strict=True):
         pieces = [
             [tokenizer.tokenize([f" {word}"])[0] for word in text.split()]

@@ -174,13 +174,10 @@ FAMILIES = {
 }
 
 
-def test_every_family_is_held_out(corpus):
+def test_every_family_is_held_out_and_phrases_are_short_plainly_typed_and_no_copies_of_their_source(corpus):
     for family, pattern in FAMILIES.items():
         share = sum(bool(re.fullmatch(pattern, source)) for source, _ in corpus.test) / len(corpus.test)
         assert share > 0.3 * SHARES[family] / sum(SHARES.values()), family
-
-
-def test_phrases_are_short_and_plainly_typed_and_those_held_out_no_copies_of_their_source(corpus):
     for text in (text for pair in corpus.train for text in pair):
         assert 0 < len(text) <= MAX_CHARACTERS
         assert not set(text) & set("\u00a0\u202f\u2009\u200e\u200f\u061c\n") and text == text.strip()

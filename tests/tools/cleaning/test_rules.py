@@ -108,12 +108,9 @@ def test_a_language_that_the_identifier_does_not_know_is_named_and_so_is_the_pac
         rules_of(CleaningSettings(), "en", "de")
 
 
-def test_the_skeleton_forgets_case_punctuation_and_width_and_an_ideograph_is_as_wide_as_three_letters():
+def test_the_skeleton_forgets_case_and_width_an_ideograph_is_three_letters_wide_and_letters_have_their_marks():
     assert skeleton("„Straße“, № １２!") == skeleton("STRASSE no 12") == "strasse no 12" and words("?!") == ()
     assert width("我是学生。") == 13 and width("はい가") == 6 and width("I am über") == 9
-
-
-def test_letters_are_counted_with_their_marks_and_numbers_are_not_in_their_way():
     assert letter_share("नमस्ते!") == pytest.approx(6 / 7)
     assert letter_share("** a --") == 0.2 and letter_share(" ") == letter_share("12 | 13") == 0
     texts = "10,000 yen|2026年3月3日|１万円|US$ 5|20%|%20|१२.५ किलो|5 °C|2061. 6. 14.|7 – 9".split("|")

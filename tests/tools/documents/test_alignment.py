@@ -175,8 +175,7 @@ FRAGMENTS = st.recursive(
 
 @given(FRAGMENTS, st.integers(0, 2**32 - 1), st.lists(st.sampled_from(["word", "(", ")"]), max_size=6))
 def test_whatever_the_alignment_every_tag_is_there_once_and_the_text_is_the_translation(fragment, seed, words):
-    layout = layout_of(parts_of(fragment, TAG))
-    target = " ".join(words)
+    layout, target = layout_of(parts_of(fragment, TAG)), " ".join(words)
     weights = np.random.default_rng(seed).random((len(words), len(tokens_of(layout.text)))) ** 4
     written = joined(place(layout, target, weights))
     parse(f"<p>{written}</p>", "the fragment")

@@ -61,8 +61,7 @@ def test_a_document_that_needs_no_time_is_answered_on_a_machine_that_is_late(mon
 
 def test_hostile_documents_do_not_hold_up_others_and_end_when_nobody_waits_for_them(monkeypatch):
     monkeypatch.setattr(apart.SLOW, "most", 9)  # eight work at a time, one waits
-    gone = threading.Event()
-    places = apart.SLOW.most + 4
+    gone, places = threading.Event(), apart.SLOW.most + 4
     with ThreadPoolExecutor(places) as pool:
         hostile = [pool.submit(run_apart, spin, 60, UPPER, gone=gone) for _ in range(places)]
         try:

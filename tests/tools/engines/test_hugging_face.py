@@ -34,8 +34,7 @@ ODD += ["zzz qqq ☃☃", "a\u0300\u0301\u0302\u0303\u0304 b"]
 @pytest.fixture(autouse=True)
 def no_engine(monkeypatch):
     """The files need no PyTorch."""
-    find = importlib.util.find_spec
-    engine = HuggingFaceExport.libraries
+    find, engine = importlib.util.find_spec, HuggingFaceExport.libraries
     monkeypatch.setattr(hugging_face.importlib.util, "find_spec", lambda name: name in engine or find(name))
 
 

@@ -15,8 +15,7 @@ THINGS = [("The apple", "Der Apfel"), ("The tree", "Der Baum"), ("The dog", "Der
 
 def pairs(count, seed):
     """`count` pairs of sentences."""
-    draw = random.Random(seed)
-    found = []
+    draw, found = random.Random(seed), []
     for _ in range(count):
         (thing, ding), (event, geschieht) = draw.choice(THINGS), draw.choice(EVENTS)
         numbers = [draw.randrange(len(ENGLISH)) for _ in range(draw.randint(1, 4))]

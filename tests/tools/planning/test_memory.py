@@ -71,8 +71,7 @@ def test_an_outline_takes_no_memory():
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_has_as_many_slots_as_it_says(name):
-    optimizer = make_optimizer(name, 0.1)
-    matrix = keras.Variable(np.zeros((211, 223)))
+    optimizer, matrix = make_optimizer(name, 0.1), keras.Variable(np.zeros((211, 223)))
     optimizer.build([matrix])
     made = sum(np.prod(variable.shape) for variable in optimizer.variables) / np.prod(matrix.shape)
     assert made == pytest.approx(SLOTS.get(name, 2), abs=0.02)
@@ -127,8 +126,7 @@ def measured_peak(settings):
     """Trains for two updates. Returns the bytes by which the process has grown at most."""
     config, data = measured_training(settings)
     tf.matmul(tf.ones((7, 7)), tf.ones((7, 7)))
-    before = high_water()
-    trainer = tiny.build_trainer(config, data)
+    before, trainer = high_water(), tiny.build_trainer(config, data)
     batches = Undivided(training_batches(data.train, config.batch_tokens, 1))
     trainer.fit(batches, steps_per_epoch=2, shuffle=False, verbose=0)
     return high_water() - before

@@ -149,8 +149,7 @@ def test_workers_compare_settings_and_texts_wherever_these_are_and_all_name_the_
 
 
 def test_a_worker_with_other_settings_than_the_first_is_refused(corpus, tmp_path):
-    config = tiny.config(corpus, tmp_path / "run")
-    prepare(config, RunDirectory(config.model_dir))
+    prepare(config := tiny.config(corpus, tmp_path / "run"), RunDirectory(config.model_dir))
     assert len(five().prepare(config, RunDirectory(tmp_path / "one")).train) > 0
     with pytest.raises(CheckpointError, match="^worker 3 has other settings than worker 0: all workers need the same"):
         five().prepare(replace(config, seed=5), RunDirectory(tmp_path / "other"))
