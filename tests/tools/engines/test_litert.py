@@ -63,8 +63,7 @@ def test_the_version_has_all_that_a_user_needs_and_translates_as_the_run_does(kn
     assert (litert_version / "tokenizer.model").read_bytes() == tiny.tokenizer_model()
     manifest = read_manifest(litert_version)
     assert (manifest["format"], manifest["weights"], manifest["search"]) == ("litert", "float32", known.settings)
-    refused = str(pytest.raises(ExportError, LiteRTExport, known, "int16").value)
-    assert "must be float32 or int8. Received: int16" in refused and "ai-edge-litert" in manifest["libraries"]
+    assert "ai-edge-litert" in manifest["libraries"]
     assert manifest["parity"]["equal"] == manifest["parity"]["sentences"] > len(LEARNED)
     numbers = sum(np.prod(variable.shape) for variable in known.model.trainable_variables)
     graph = 130_000  # bytes, whatever the size of the model: every weight is stored once
