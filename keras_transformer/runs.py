@@ -65,7 +65,8 @@ class Run:
             checkpoint: weights of a run, finished or not: "average", "best", "last" or the number of an epoch.
             shortlist: N; a search then chooses only among the N likeliest target pieces of each source piece, counted
                 from the training corpus, and the most frequent ones. None: among all pieces.
-            settings: beam_size, length_penalty, split_sentences, batch_size; those of the run by default.
+            settings: beam_size, length_penalty, split_sentences, batch_size; those of the run by default. And glossary
+                and protect, see `TextTranslator`.
 
         Raises:
             UserError: if there are no such weights, or no tokenised corpus to count from, and for an ensemble whose
@@ -201,8 +202,8 @@ def load(path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", *
         path: run directory, EXPORT_DIR or EXPORT_DIR/VERSION; or a list of run directories, whose models translate
             together: an ensemble.
         checkpoint: of a run, see `Run.translator`.
-        settings: batch_size; and of a run beam_size, length_penalty, split_sentences, shortlist. An export has its own
-            inside.
+        settings: batch_size, glossary, protect; and of a run beam_size, length_penalty, split_sentences, shortlist. An
+            export has its own inside.
 
     Returns:
         `Translator`, or the `SavedModelTranslator` of an export.

@@ -51,7 +51,11 @@ FLAGS = {
     "batching_parameters_file": (str, "", "text file with the parameters of batching"),
     "tensorflow_intra_op_parallelism": (int, 1, "threads of one op; 0 uses all cores, which slows down small models"),
     "tensorflow_inter_op_parallelism": (int, 0, "threads for long texts' ops; -1 uses the batch's thread"),
-    "tensorflow_session_config_file": (str, "", "text file with a ConfigProto (default: config/session.config)"),
+    "tensorflow_session_config_file": (
+        str,
+        "",
+        "text file with a ConfigProto (default: config/session.config or, with a GPU, session.gpu.config)",
+    ),
     "host": (str, "127.0.0.1", "our own: address to listen on; 0.0.0.0 listens on all addresses"),
     "source_lang": (str, "", "our own: language of the texts, such as en, if a model's export.json names none"),
     "target_lang": (str, "", "our own: language of the translations, such as de, if export.json names none"),

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 DESCRIPTION = """Prepare a corpus: mend its text, and drop pairs that are useless or harmful for training.
 
   python -m keras_transformer clean --input files:data/raw --output data/clean
-      writes data/clean/train.LANG; `train.py --dataset files:data/clean` trains on it. dropped.jsonl has the dropped
-      pairs, each with its step. report.html and clean.json have the counts. val and test are copied unchanged
+      writes data/clean/train.LANG; `train.py --dataset files:data/clean@en-de` trains on it. dropped.jsonl has the
+      dropped pairs, each with its step. report.html and clean.json have the counts. val and test are copied unchanged
   python -m keras_transformer clean --input files:data/raw --output data/clean --without test.en test.de
       also drops training sentences that are equal or similar to a line of these files
   python -m keras_transformer clean --input files:data/raw --output data/clean --max_ratio 3 --language_odds 0

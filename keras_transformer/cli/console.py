@@ -155,9 +155,11 @@ def command(name, *flags):
         flags: its words, which are quoted for a shell.
 
     Returns:
-        str: "python export.py ..." or "keras-transformer export ...".
+        str: "python export.py ...", "python -m keras_transformer export ..." or "keras-transformer export ...".
     """
-    program = ["python", f"{name}.py"] if Path(sys.argv[0]).suffix == ".py" else ["keras-transformer", name]
+    started = sys.argv[0]
+    program = ["python", "-m", "keras_transformer"] if started.startswith("python -m") else ["keras-transformer"]
+    program = ["python", f"{name}.py"] if Path(started).suffix == ".py" else [*program, name]
     return shlex.join([*program, *map(str, flags)])
 
 

@@ -74,8 +74,8 @@ def make_parser():
         "--tokenize",
         default="auto",
         help="how sacreBLEU splits words: 13a for raw text, none for tokenised text, zh, ja-mecab, char, ... auto: "
-        "sacreBLEU's choice for --target_lang, else for the ending of --reference, and characters for a text without "
-        "spaces (default: auto)",
+        "sacreBLEU's choice for --target_lang, else for the language of the model, else for the ending of --reference, "
+        "and characters for a text without spaces (default: auto)",
     )
     parser.add_argument("--output", help="file for the translations of the model")
     parser.add_argument(

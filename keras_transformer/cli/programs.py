@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 
 PROGRAMS = {
     "train": "train a model on sentence pairs",
@@ -30,7 +31,8 @@ def main():
         return
     if name not in PROGRAMS:
         sys.exit(f"error: no program {name!r}: there are {', '.join(PROGRAMS)}")
-    sys.argv = [f"keras-transformer {name}", *arguments]
+    start = "python -m keras_transformer" if Path(sys.argv[0]).name == "__main__.py" else "keras-transformer"
+    sys.argv = [f"{start} {name}", *arguments]
     module = f"keras_transformer.cli.{name}"
     if importlib.util.find_spec(module) is None:
         sys.exit(f"error: the program {name!r} is not installed: keras_transformer/cli/{name}.py is missing")

@@ -59,6 +59,7 @@ def test_other_programs_are_named_as_this_one_was_started(monkeypatch):
     for started_as, command in (
         ("/home/me/train.py", "python export.py"),
         ("x/keras-transformer train", "keras-transformer export"),
+        ("python -m keras_transformer import", "python -m keras_transformer export"),
     ):
         monkeypatch.setattr(sys, "argv", [started_as])
         assert console.command("export", "--model_dir", Path("runs/my run")) == f"{command} --model_dir 'runs/my run'"
