@@ -61,15 +61,15 @@ def test_less_of_a_large_model_is_trained_and_an_existing_run_of_other_settings_
     config = tiny.config(directory, tmp_path / "run", strategy="one_device", max_steps=3, **large)
     run = RunDirectory(config.model_dir)
     prepare(config, run)
-    before = contents(run.path)
     rehearse(config)
     printed = capsys.readouterr().out
     assert "; 3 updates in all" in printed and "an update, estimated from fewer layers or positions; " in printed
     assert [(c.num_layers, c.batch_tokens, c.d_model) for c in trained] == [(1, 2048, config.d_model)]
-    rehearse(Config(**{**vars(config), "seed": 7}))
-    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M) and contents(run.path) == before
     run.checkpoints.mkdir()
     run.last.touch()
+    before = contents(run.path)
+    rehearse(Config(**{**vars(config), "seed": 7}))
+    assert re.search("^refused .*seed was 1 and is 7", capsys.readouterr().out, re.M) and contents(run.path) == before
     tiny.write_pairs(directory, "val", [("ten", "zehn")])
     rehearse(config)
     assert re.search("^refused .*: .* on another corpus: val.en, val.de changed", capsys.readouterr().out, re.M)
