@@ -21,7 +21,7 @@ HIDDEN = {
     "5 s přáteli, 3 v „Praze“, 4 s (ním), 2 W Warszawie, 3 min vän, 2 bit errors, 6 TV sets": "",
     "9am, 10pm, 3s and 7\u00a0m away": "9am | 10pm | 3s | 7\u00a0m",
     "12 V, 5 m; (3 h) 7 min. It is 9 kB in 20 ms": "12 V | 5 m | 3 h | 7 min | 9 kB | 20 ms",
-    "{name} has {0:.2f}, ${x} and {{ a b }}": "{name} | {0:.2f} | ${x} | {{ a b }}",
+    "{name} has {0:d MM}, {x:%d %b}, ${x} and {{ a b }}": "{name} | {0:d MM} | {x:%d %b} | ${x} | {{ a b }}",
     "%s of %(n)d, %1$s, %5.2f%%, a 100% discount": "%s | %(n)d | %1$s | %5.2f | %% | 100%",
     "%1 of %2, %'d, % d, %<PRIu64> and %{count}": "%1 | %2 | %'d | % d | %<PRIu64> | %{count}",
     "%@, %1$lld, $count, %0:d, {{ n }}, {n, number}": "%@ | %1$lld | $count | %0:d | {{ n }} | {n, number}",

@@ -1,7 +1,9 @@
 """LibreTranslate's API with documents: texts in HTML, and files that come up translated and go down once."""
 
+import asyncio
 import contextlib
 import io
+import lzma
 import secrets
 import time
 import zipfile
@@ -20,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from keras_transformer.cli.gateway import ClientTranslator
 from keras_transformer.errors import UserError
 from keras_transformer.tools.documents import apart
-from keras_transformer.tools.documents.declared import LANGUAGE
+from keras_transformer.tools.documents.declared import LANGUAGE, read_text
 from keras_transformer.tools.documents.files import FORMATS, check_format, format_of
 from keras_transformer.words import LETTERS_AND_DIGITS
 from serving.errors import ServingError, invalid
@@ -30,7 +32,7 @@ from serving.parameters import content_type, form_of, query_of
 
 MOST_BYTES = 8 * 2**20  # of an uploaded file
 MOST_KEPT_BYTES = 2**28  # of all files that wait for their download
-MOST_READ = 2**16  # bytes of a document that tell its language
+MOST_READ = 2**16  # bytes or characters of a document that tell its language
 SECONDS_KEPT = 600
 LONGEST_NAME = 100  # characters
 BUSY = "there are too many documents now: try again later"
@@ -68,8 +70,8 @@ class DocumentApi(LibreTranslate):
         name, data = file.filename, await file.read()
         await file.close()
         del body  # The document may wait.
-        _, *how = await self.direction(asked, beginning(_text_of(data)))
-        path = Path(name)
+        path, text = Path(name), await asyncio.to_thread(_text_of, data, name)
+        _, *how = await self.direction(asked, beginning(text))
         if not data:
             raise invalid("Invalid request: empty file")
         if path.suffix.lower() not in endings():
@@ -104,12 +106,16 @@ class DocumentApi(LibreTranslate):
         return key
 
 
-def _text_of(data):
-    """The beginning of a document without tags, which tells its language: of Word, that of the main part."""
-    with contextlib.suppress(zipfile.BadZipFile, zlib.error, KeyError, RuntimeError):
-        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as part:
-            data = part.read(MOST_READ)
-    return regex.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>", " ", data[:MOST_READ].decode("utf-8", "replace"))
+def _text_of(data, name):
+    """The beginning of a document without tags, which tells its language; empty for one that cannot be read."""
+    text, errors = "", (UserError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, RuntimeError, OSError)
+    with contextlib.suppress(*errors, EOFError):
+        if format_of(name) == "docx":
+            with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("word/document.xml") as part:
+                text = part.read(MOST_READ).decode("utf-8", "replace")
+        else:
+            text = read_text(data, format_of(name), name)[0][:MOST_READ]
+    return regex.sub(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
 
 
 class _Kept(NamedTuple):

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import logging
+import shutil
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,8 @@ def prepare(config, run, corpus=None, before=None):
         find_tool("variation", "`subword_dropout_rate`").check_bpe(*models.values())
     if codes := tags.untagged(corpus.directions) if tags else []:
         models = {path: append_tags(model, codes) for path, model in models.items()}
+    if bool(tags) != run.tags.exists() and not is_same:  # tokens know the directions of their pairs, or not
+        shutil.rmtree(run.tokens, ignore_errors=True)
     if not is_same:  # an earlier start, which trained nothing, may have left others
         for path in (run.tags, run.bad_lines, *run.tokenizer_files(True), *run.tokenizer_files(False)):
             path.unlink(missing_ok=True)
@@ -107,29 +110,26 @@ def prepare(config, run, corpus=None, before=None):
         write_whole(path, lambda temporary, model=model: temporary.write_bytes(model))
     if bad_lines := [line for each in (corpus, *corpus.others) for line in each.bad_lines]:
         write_bad_lines(run.bad_lines, bad_lines)
-    identity = json.dumps(corpus.identity, indent=1)
-    write_whole(run.corpus, lambda path: path.write_text(identity, encoding="utf-8"))
+    write_whole(run.corpus, lambda path: path.write_text(json.dumps(corpus.identity, indent=1), encoding="utf-8"))
     describe_tokenizers(config, run)
     tokenizers = load_tokenizers(run.path)
-    languages = tags
     if tags:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizers[0].model)
-        languages = tags.extended(corpus.directions, pieces.piece_to_id)
-        languages.save(run.path)
-        log.info("languages   %s", languages.describe())
-    encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=languages)
+        tags = tags.extended(corpus.directions, pieces.piece_to_id)
+        tags.save(run.path)
+        log.info("languages   %s", tags.describe())
+    encode = partial(encode_split, config, run, tokenizers=tokenizers, languages=tags)
     train = encode_training(config, run, corpus, tokenizers, encode)
     if not run.has_checkpoint():  # an old run without the file goes on as it is
         in_bytes = train.source.count(tokenizers[0].first_bytes) + config.noise * len(train)
         learn_text(run, corpus, origin, in_bytes * config.epochs >= LEAST_COPIED)
     validation = encode(validated(corpus), name="validation")
     log.info("validation  %s", validation.describe())
-    others, known = encode_others(corpus, encode), load_known(run.full_stops)
     if corpus.others or corpus.weight != 1:
         sizes = [share.size for share in train.shares]
-        parts = (corpus, *corpus.others)
-        train = train.weighted(epoch_weights(parts, sizes, config.replay, config.sampling_temperature))
-    return Data(corpus, *tokenizers, train, validation, others, languages, known)
+        weights = epoch_weights((corpus, *corpus.others), sizes, config.replay, config.sampling_temperature)
+        train = train.weighted(weights)
+    return Data(corpus, *tokenizers, train, validation, encode_others(corpus, encode), tags, load_known(run.full_stops))
 
 
 def validated(corpus):

@@ -325,7 +325,7 @@ def finish(config, run):
         CheckpointError: if the weights of no epoch can be read, or something cannot be written.
     """
     network, paths = load_network(run, is_new=True)
-    forget_results(run)
+    run.results.unlink(missing_ok=True)  # the score is of the model that is replaced
     what = "the exponential average at the end" if config.ema_decay else "the average"
     numbers = ", ".join(str(epoch_number(path)) for path in paths)
     write_whole(run.model, network.save)

@@ -27,7 +27,7 @@ export async function listModels(signal) {
   return (await ask("page/models", {}, signal)).models;
 }
 
-/** Returns the languages of a model, [{code, name, targets}]: none if the server does not list them. */
+/** Returns the languages of a model, [{code, name, targets}]: none if the server does not list them. Throws ServerError. */
 export async function listLanguages(model, signal) {
   return ask(`languages?model=${encodeURIComponent(model)}`, {}, signal).catch((error) => {
     if (error instanceof ServerError && (error.status === 404 || !error.isPassing)) return [];

@@ -92,7 +92,11 @@ async function chooseModel(signal) {
   picker.replaceChildren(...names.map((name) => new Option(name)));
   picker.value = asked || names[0];
   choice.hidden = names.length === 1;
-  languages.offer(picker.value, await listLanguages(picker.value, signal));
+  const listed = await listLanguages(picker.value, signal).catch((error) => {
+    if (failures < 2) throw error;
+    return []; // without the gateway that lists them, the model still has its default direction
+  });
+  languages.offer(picker.value, listed);
   markLanguages();
   return new Model(picker.value, languages);
 }

@@ -20,7 +20,8 @@ const url = String.raw`(?<!${letter})(?:https?://|ftp://|www\.)(?:${inAddress})*
 const email = String.raw`(?<!${letter}|[.+\-])(?:${letter}|[.+\-])+@(?:${letter}|-)+(?:\.(?:${letter}|-)+)+`;
 const [name, noLetter] = [String.raw`[\p{L}_][\p{L}\p{M}\p{N}_]*`, String.raw`(?![\p{L}\p{M}\p{N}])`];
 const inside = String.raw`(?:[^{}]|\{`.repeat(4) + "[^{}]*" + String.raw`\})*`.repeat(4); // braces in braces
-const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside})?`;
+const format = String.raw`(?:[0-9]+(?:,\s*-?[0-9]+)?:|[\p{L}\p{M}\p{N}_.]+:(?=%))[^{}\n]*`; // {0:d MMM yyyy}, {day:%d %b}
+const argument = String.raw`\s*[$@]?[\p{L}\p{M}\p{N}_.\-]+\s*(?:,${inside})?|${format}`;
 const braces = String.raw`\{\{\{?[^{}\n]+\}?\}\}|\{[%#][^{}\n]*[%#]\}|[$#%@]?\{(?:[^{}\s]*|${argument})\}`;
 const dollar = String.raw`(?<![\p{L}\p{M}\p{N}$])\$${name}\$?`;
 const width = String.raw`[\-+#0']*(?:\*|[0-9]+)?(?:\.(?:\*|[0-9]+))?(?:hh|h|ll|l|L|q|z|j|t)?`;

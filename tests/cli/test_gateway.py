@@ -151,13 +151,13 @@ def test_terms_of_a_request_are_kept_in_text_and_in_html():
 
 
 def test_the_languages_of_a_request_go_to_the_model():
-    model = Swapping()
-    with program_before(model, languages=MANY) as port:
+    with program_before(model := Swapping(), languages=MANY) as port:
         asked = {"q": "<p>one <b>two</b></p><p>three</p>", "source": "de", "target": "fr"}
         assert post(port, asked) == (200, {"translatedText": "<p><b>TWO</b> ONE</p><p>THREE</p>"})
         _, reply = upload(port, "a.html", b'<html lang="de">one</html>', source="de", target="fr")
         assert urllib.request.urlopen(reply["translatedFileUrl"]).read() == b'<html lang="fr">ONE</html>'
-        upload(port, "a.md", b"<br>Le chat dort sous la table, et le chien regarde.", source="auto", target="de")
+        french = '"a" = "Le chat dort sous la table, et le chien regarde.";'.encode("utf-16")
+        upload(port, "a.strings", french, source="auto", target="de")
     given = {(signature, *inputs["source_lang"], *inputs["target_lang"]) for signature, inputs in model.asked}
     assert given == {("translate", "de", "fr"), ("explain", "de", "fr"), ("translate", "fr", "de")}
 

@@ -201,9 +201,7 @@ def test_a_new_language_gets_a_tag_behind_all_pieces(finished, tmp_path):
     assert languages.default == ("en", "fr") and languages.ids("de", "fr")[1] == 333
 
 
-def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind_and_no_run_can_move_them(
-    finished, corpus, tmp_path
-):
+def test_a_run_of_one_direction_can_leave_tags_behind_and_no_run_can_move_them(finished, corpus, tmp_path):
     config = going_on(finished, tags="none", dataset=f"files:{corpus}@en-de", model_dir=str(tmp_path / "run"))
     data = prepared(config)
     assert data.languages is None and load_tags(tmp_path / "run") is None
@@ -211,6 +209,7 @@ def test_a_run_of_one_direction_can_leave_the_tags_of_its_origin_behind_and_no_r
     known = {*load_tags(finished.model_dir).sources.values()}
     for source, target, _ in rows_of(training_batches(data.train, 401, 1), 3):
         assert not known & {*source, *target} and target[0] == BOS_ID
+    assert prepared(Config(**{**vars(config), "tags": "both"})).train.tags  # another start, which trained nothing
     for tags, message in (
         ("none", "several directions need `tags`"),
         ("source", "was trained with `tags` both. Received: tags=source"),

@@ -357,7 +357,7 @@ def _has_message(pair):
     return isinstance(pair[1], _Pairs) and any(key in ("message", "other") for key, _ in pair[1])
 
 
-def _json_strings(value, tokens, notes, key=None, place=0):
+def _json_strings(value, tokens, notes, key=None, place=None):
     """Yields (match of the key or None, match of the string, place of the object) of the strings to translate.
 
     Args:
@@ -365,7 +365,7 @@ def _json_strings(value, tokens, notes, key=None, place=0):
         tokens: iterator of the matches of `JSON_TOKEN`, from the value on.
         notes: set of str, the keys of values that stay; None if all stay.
         key: match of the key of the value; None in a list.
-        place: of the object or list around the value.
+        place: of the object or list around the value; None around the whole.
     """
     token = next(tokens)
     if isinstance(value, str) and notes is not None:
@@ -376,7 +376,7 @@ def _json_strings(value, tokens, notes, key=None, place=0):
             name, item = next(tokens), item[1]
             next(tokens)
             word = json.loads(name[0])
-            is_id = word == "id" and "translation" in dict(value)
+            is_id = word == "id" and "translation" in dict(value) and key is None is not place  # of go-i18n
             own = None if notes is None or word[:1] in ("@", "$") or word in notes or is_id else notes
         yield from _json_strings(item, tokens, own, name, token.start())
         next(tokens)
@@ -414,18 +414,18 @@ def _yaml_nodes(text, path):
     try:
         found = {}
         for document in yaml.compose_all(text, yaml.SafeLoader):
-            _add_scalars(document, False, found)
+            _add_scalars(document, False, False, found)
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} is no YAML: {reason}. {INSIST}") from None
     return [found[place] for place in sorted(found)]
 
 
-def _add_scalars(node, is_flow, found):
+def _add_scalars(node, is_flow, is_item, found):
     """Adds the scalars of a node that are text, and the collections: dict, place -> (node, whether it is in brackets).
 
     Keys add nothing, and an alias leads to a node that is there. A symbol of Ruby (:year) is no text, nor is the `id`
-    of a `translation`.
+    of a `translation` in a list.
     """
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
         if node.style is not None or not SYMBOL.fullmatch(node.value):
@@ -433,10 +433,10 @@ def _add_scalars(node, is_flow, found):
     elif isinstance(node, yaml.CollectionNode) and found.setdefault(node.start_mark.index, (node, is_flow))[0] is node:
         values = node.value
         if isinstance(node, yaml.MappingNode):
-            ids = {"id"} if any(key.value == "translation" for key, _ in values) else set()
+            ids = {"id"} if is_item and any(key.value == "translation" for key, _ in values) else set()
             values = [value for key, value in values if not (isinstance(key.value, str) and key.value in ids)]
         for value in values:
-            _add_scalars(value, is_flow or node.flow_style, found)
+            _add_scalars(value, is_flow or node.flow_style, isinstance(node, yaml.SequenceNode), found)
 
 
 def _yaml_unit(text, node, is_flow):

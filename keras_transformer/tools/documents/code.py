@@ -22,8 +22,8 @@ EXPRESSION = r"<\?=.*?(?:\?>|\Z)|<\?php\s+(?:echo|print)\b.*?(?:\?>|\Z)|<%=.*?%>
 BRACES = r"\{\{\{(?:(?!\}\}\}).)*\}\}\}|\{\{(?:(?!\{\{|\}\}|\n[ \t]*\r?\n).)*\}\}"
 # Blocks of other code, and comments.
 BLOCK = (
-    r"\{%-?\s*(?P<block>highlight|comment|schema|javascript|stylesheet|style)\b(?:(?!%\}).)*%\}.*?"
-    r"\{%-?\s*end(?P=block)\s*-?%\}"
+    r"\{%[-~]?\s*(?P<block>highlight|comment|doc|schema|javascript|stylesheet|style)\b(?:(?!%\}).)*%\}.*?"
+    r"\{%[-~]?\s*end(?P=block)\s*[-~]?%\}"
     r"|\{\{<\s*(?P<short>highlight|mermaid|math|katex)\b(?:(?!>\}\}).)*>\}\}.*?\{\{<\s*/(?P=short)\s*>\}\}"
 )
 # What decides about the text after it. Handlebars and Go write it in the braces of an expression.
@@ -33,16 +33,27 @@ STATEMENT = (
     r"|<\?(?:php\b|\s).*?(?:\?>|\Z)|<\?(?!xml)[a-z]+\b[^<>]*\?>|<%.*?%>|</?[\#@][A-Za-z][^<>]*>"
 )
 CODE = rf"(?P<inline>{COMMENT}|{EXPRESSION})|(?P<statement>{STATEMENT})|(?P<braces>{BRACES})"
-# Directives of Blade, in pages only: prose about programs has such words, too.
-PAREN = r"""(?P<paren>\((?:[^()'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?&paren))*+\))"""
+# Directives of Blade, in pages only. Prose has names with @, too: what is in parentheses must look like PHP.
+IN_PAREN = r"""[^()'"]|'(?:\\.|[^'\\]){0,500}+'|"(?:\\.|[^"\\]){0,500}+\""""
+PAREN = "(?!)"
+for _ in range(5):  # as deep as people write it: text without an end is read once
+    PAREN = rf"\((?:{IN_PAREN}|{PAREN}){{0,1000}}+\)"
+PHP = r"""(?=\s*+\((?:[^()]{0,500}(?:[$'"\[(]|::)|\s*(?:[0-9]+|true|false)?\s*\)))"""
+BLADE_BLOCKS = (
+    "auth|can|cannot|canany|component|context|each|empty|env|error|for|foreach|forelse|fragment|guest|if|isset|lang|once"
+    "|persist|php|prepend|prependonce|production|push|pushif|pushonce|section|session|slot|switch|teleport|unless"
+    "|verbatim|while"
+)
+BLADE_LINES = "auth|break|continue|default|empty|guest|once|production|show|stop|verbatim"
 BLADE = (
     r"(?<![\p{L}\p{N}@])@(?:"
     r"php\b(?!\s*\().*?@endphp\b"
-    rf"|(?:[a-z]+(?=\()|(?:if|elseif|unless|foreach|forelse|for|while|switch|case|isset|empty)\s*){PAREN}"
-    r"|(?:else|end[a-z]+|csrf|parent)\b|(?:default|break|continue|show|stop|empty)(?=[ \t]*\r?\n))"
+    rf"|(?:[a-z]+(?=\()|(?:if|elseif|unless|foreach|forelse|for|while|switch|case|isset|empty)\s*){PHP}{PAREN}"
+    rf"|(?:else|end(?:{BLADE_BLOCKS})|csrf|parent)\b(?![/-])|(?:{BLADE_LINES})(?=[ \t]*\r?\n))"
 )
 VALUE = (
-    r"(?<![\p{L}\p{N}@])@(?:lang|choice|json|js|yield|class|style|checked|selected|disabled|readonly|required)(?&paren)"
+    r"(?<![\p{L}\p{N}@])@(?:lang|choice|json|js|yield|class|style|checked|selected|disabled|readonly|required)"
+    rf"{PHP}{PAREN}"
 )
 PATTERN = regex.compile(rf"(?is){SKIPPED}|{MESSAGE}|(?P<inline>{VALUE})|(?P<statement>{BLADE})|{CODE}")
 

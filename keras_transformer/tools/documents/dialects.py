@@ -39,8 +39,10 @@ PATTERNS = {
     r"|export[ \t]+(?:default|const|let|var|function|class|async|\*|\{)[^\n]*)(?:\n[ \t]*+(?![\r\n])[^\n]*)*",
     "directive": rf"^(?P<indent>[ \t]*(?:>[ \t]?)*)(?P<colons>:{{3,}}[ \t]*(?:{NAME}|(?&brace))?(?:\[|[ \t]*))"
     r"(?P<title>[^\n]*?)(?P<end>\](?:(?&brace))?)?(?=[ \t]*\r?$)",
-    "admonition": rf"^(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{NAME}(?:[ \t]+{NAME})*(?:[ \t]+\")?|===[!+]?[ \t]+\")"
+    "admonition": rf"^(?P<deep>[ \t]*)"
+    rf"(?P<signs>(?:!!!|\?\?\?\+?)[ \t]+{NAME}(?:[ \t]+{NAME})*(?:[ \t]+\")?|===[!+]?[ \t]+\")"
     r"(?P<words>[^\n\"]*)(?P<quote>\"?)(?=[ \t]*\r?$)",
+    "included": r"^[ \t]*-+8<-+[ \t]*\r?\n.*?^[ \t]*-+8<-+[ \t]*\r?$",
     "target": r"^\([A-Za-z0-9_:.-]+\)=(?=[ \t]*\r?$)",
     "note": r"^ {0,3}(?:\[\^[^\]\s]+\]|\*\[[^\]\n]+\]):(?=[ \t]+\S)(?<=(?:\A|\n[ \t]*\r?\n)"
     r"(?:(?: {0,3}(?:\[\^|\*\[)|[ \t]{2,}\S)[^\n]*\r?\n)* {0,3}(?:\[\^|\*\[)[^\n]*:)",  # in no paragraph
@@ -58,7 +60,7 @@ PATTERNS = {
     "url": r"(?<![<(])\bhttps?://(?:\{\{.*?\}\}|\{%.*?%\}|[^\s<>\"'])*[^\s<>\"'.,;:!?)\\]",
     "expression": BRACE,
     "emoji": r"(?<![\p{L}\p{N}:]):(?!-+:)[a-z0-9_+-]+:(?![\p{L}\p{N}:])",  # ":---:" is a column of a table
-    "keys": r"(?<![\p{L}\p{N}+])\+\+[a-z0-9-]+(?:\+[a-z0-9-]+)++\+\+(?![\p{L}\p{N}+])",
+    "keys": r"(?<![\p{L}\p{N}+])\+\+(?:[a-z0-9-]{2,}|[a-z0-9-]+(?:\+[a-z0-9-]+)++)\+\+(?![\p{L}\p{N}+])",
     "pipe": r"\\\|",
     "escape": r"\\[!-/:-@\[-`{-~]",
 }
@@ -104,10 +106,12 @@ def _stand_in(kind, match):
     whole = match[0]
     if kind in ("front", "module", "target"):
         return _rules(whole)
+    if kind == "included":
+        return re.sub(r"\S[^\r\n]*", lambda line: _rules(line[0]), whole)
     if kind == "directive":
         return match["indent"] + _titled(match["colons"], match["title"], match["end"] or "")
     if kind == "admonition":
-        return "-   " + _titled(match["signs"][4:], match["words"], match["quote"])
+        return match["deep"] + "-   " + _titled(match["signs"][4:], match["words"], match["quote"])
     if kind == "note":
         return "-   " + _row(INLINE, whole[4:])
     if kind == "definition":

@@ -156,7 +156,10 @@ def tag_of(source):
 
 def stays(name, attributes):
     """Whether an element is not translated, by the name and the attributes of its opening tag."""
-    is_of_vue = name == "i18n" and not attributes.keys() & {"path", "keypath"}  # texts of apps, in JSON or YAML
+    is_of_vue = name == "i18n" and not {key.rpartition(":")[2] for key in attributes} & {
+        "path",
+        "keypath",
+    }  # texts of apps, in JSON or YAML
     is_of_vue |= name == "template" and attributes.get("lang") in ("pug", "jade")
     return name in OPAQUE or is_of_vue or is_marked(attributes)
 

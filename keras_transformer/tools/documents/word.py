@@ -6,6 +6,7 @@ format is a pair of tags: its opening tag ends a base run, and its closing tag s
 
 import io
 import itertools
+import lzma
 import posixpath
 import re
 import zipfile
@@ -140,7 +141,7 @@ def translate_archive(data, path, translate, language=None):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [(info, archive.read(info)) for info in archive.infolist()]
             comment = archive.comment
-    except (zipfile.BadZipFile, RuntimeError, ValueError, zlib.error) as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{path} is no Word document: {error}") from error
     contents = {info.filename: content for info, content in entries}
     names = _names(contents, path)

@@ -16,7 +16,7 @@ PAIRS = {"g", "pc", "mrk"}
 # Elements that make pairs, and the attributes that name the partner.
 OPENING = {"bx": ("rid", "id"), "bpt": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 CLOSING = {"ex": ("rid", "id"), "ept": ("rid", "id"), "ec": ("startRef",), "em": ("startRef",)}
-OF_ANGULAR = re.compile(r"(START|CLOSE)_([A-Z_]+?)(?:_[0-9]+)?")  # identifiers of the tags of a pair
+OF_ANGULAR = re.compile(r"(START|CLOSE)_([A-Z0-9_]+?)(?:_[0-9]+)?")  # identifiers of the tags of a pair
 TO_TRANSLATE = {"new", "needs-translation", "initial"}  # states in which a copy of the source is no translation
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 IN_XML, IN_CDATA = Syntax(f"{FORM_OF}|{VARIABLE}", escape=escape), Syntax()
@@ -158,7 +158,8 @@ def _parts_of_element(text, node, child, done):
     elif child.name in CLOSING:
         yield Mark(whole, CLOSE, _partner(child, CLOSING, node))
     elif child.name == "x" and (pair := OF_ANGULAR.fullmatch(child.attributes.get("id", ""))):
-        yield Mark(whole, OPEN if pair[1] == "START" else CLOSE, f"x {node.start} {pair[2]}")
+        kind, is_block = (OPEN if pair[1] == "START" else CLOSE), pair[2].startswith("BLOCK_")
+        yield Mark(whole, kind, f"x {node.start} {pair[2]}", divides=is_block)
     else:
         yield Mark(whole, EMPTY, name, child.attributes.get("ctype") == "lb")
 

@@ -185,7 +185,7 @@ class HuggingFaceExport:
         """The entries of the manifest for this format, a dict."""
         tags = [piece for piece in self.tokens.before if self.is_marian]  # a fast tokenizer puts them itself
         typed = {"source_tag": " ".join(tags)} if tags else {}
-        return {"format": "hugging_face", "weights": "float32", "class": self.name, **typed}
+        return {"format": "hugging_face", "weights": "float32", "class": self.name, "search": self.settings, **typed}
 
 
 def class_of(model):

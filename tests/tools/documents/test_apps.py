@@ -40,7 +40,7 @@ STRINGSDICT = """<?xml version="1.0" encoding="utf-8"?><plist version="1.0"><dic
 JSON = r"""{
   "title": "OPEN IT", "number": 5, "yes": true, "none": null,
   "menu": {"open {{x}}": "OPEN {{name}}, $t(menu.open) NOW",
-    "go": {"id": "a b", "translation": "ON {day:%d %b} OR {0:d m yyyy}"},
+    "go": [{"id": "a b", "translation": "ON {day:%d %b} OR {0:d m yyyy}"}], "it": {"id": "A", "translation": "B"},
     "list": ["ONE TWO", 3, [], {}, "\u00dcBER \"IT\"\nNEW \u2026"], "empty": ""},
   "item_one": "{{count}} ITEM", "item_other": "{{count}} ITEMS", "own": {"message": "HELLO", "description": "OF THIS"}
 }
@@ -71,7 +71,7 @@ en:
   list:
     - SUNDAY MORNING
     -   {a: MONDAY, 'b': [TWO WORDS, 3, 4.5, no, 2026-01-01, ~]}
-  order: [{id: readMore, translation: READ MORE}, {id: THE CARD}]
+  order: [{id: readMore, translation: READ MORE}, {id: THE CARD}, {a: {id: THE, translation: ONE}}]
   date:
   - :year
   - ":DAY OF"

@@ -148,8 +148,8 @@ def test_attributes_that_a_reader_sees_are_translated():
         ('<iframe title="ONE" srcdoc="two"></iframe><code title="one" translate="no">two</code>',),
         ('<optgroup label="ONE"><option label="TWO" value="three">FOUR',),
         ("<b data-title=\"one\" ARIA-LABEL = 'TWO'>X</b>", "<b data-title=\"one\" ARIA-LABEL = 'two'>x</b>"),
-        ('<p title="AA &quot;BB&quot; &amp; CC">',),
-        ('<i18n>{"one": "two"}</i18n><i18n path="a">ONE</i18n><template lang="pug">p one</template>',),
+        ('<p title="AA &quot;BB&quot; &amp; CC">@a(SHE HER)',),
+        ('<i18n>{"one": "two"}</i18n><i18n :path="a">ONE</i18n><template lang="pug">p one</template>',),
     ):
         source = source[0] if source else source_of(found)
         assert translate_bytes(UPPER, source.encode(), "html").decode() == found

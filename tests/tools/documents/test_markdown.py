@@ -66,13 +66,13 @@ KEPT = [
     "ZERO <!-- {{ a --> ONE }} <a href='$x$'>TWO</a> $y$",
     "ONE TERM\n: TWO *THREE*\n\n: FOUR",
     "| NAME | KIND |\n|:----:|:-:|\n| LEFT \\| ONE | RIGHT TWO |",
-    '[toc]\n\nAS [@smith, p. 33] SAYS: ++ctrl+a+del++\n\n> [!note]- A TITLE\n\n--8<-- "a/b.md"\n\n(label-one)=\n# TWO',
-    '=== "SOME TAB"\n\n    ONE\n\n    TWO\n\n===! "OTHER"\n\n    THREE',
+    '[toc]\n\nAS [@smith, p. 33] SAYS: ++a+b++ ++f1++\n\n> [!note]- A TITLE\n\n--8<-- "a/b.md"\n\n(label-one)=\n# TWO',
+    '=== "SOME TAB"\n\n    ONE\n\n    !!! tip "TWO"\n        AA\n\n===! "OTHER"\n\n    THREE',
     "{% highlight ruby %}\na b(c)\n\nd\n{% endhighlight %}\n\nONE {% comment %}e{% endcomment %} TWO",
     "ONE\n\n{{< mermaid >}}\na\n\n--> b\n{{< /mermaid >}}\n\nTWO",
     "ONE TWO\\\n: = THREE\n===\n\nFOUR\n[^a]: FIVE",
     "ONE [TWO THREE]{.cls} FOUR\n\n*[Html]: FIVE SIX",
-    "ONE\n\n\\begin{x}\na & b\n\n\\end{x}\n\nTWO",
+    "-8<-\na/b.md\n-8<-\n\nONE\n\n\\begin{x}\na & b\n\n\\end{x}\n\nTWO",
     "ONE\n<A/> TWO\n![THREE](x) FOUR\n\n[ONE {{ a }}]({{ b }}) TWO",
 ]
 PAIRS = [

@@ -58,10 +58,12 @@ def test_partners_across_the_border_of_an_element_do_not_tear_it():
 
 
 def test_two_empty_elements_of_angular_are_the_tags_of_a_pair():
-    a, b, end = ('<x id="START_LINK"/>', '<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>')
+    a, b, end = ('<x id="START_H1"/>', '<x id="START_H1_1"/>', '<x id="CLOSE_H1"/>')
     source = f"<xliff><trans-unit><source>see {a}our terms{end} or {b}two{end} now</source></trans-unit></xliff>"
     found = translate_bytes(BACKWARDS, source.encode(), "xliff").decode()
     assert f"<target>now {b}two{end} or {a}terms our{end} see</target>" in found
+    found = translate_bytes(BACKWARDS, source.replace("H1", "BLOCK_IF").encode(), "xliff").decode()
+    assert "<target>see <x" in found
 
 
 def unit(content):
