@@ -99,18 +99,16 @@ def measure(
     check_counts(hypotheses=hypotheses, references=references)
     sets = reference_sets(references)
     bleu, chrf = bleu_metric(tokenize, sets, target_lang), CHRF()
-    with said_once():
-        bleu_score = bleu.corpus_score(hypotheses, sets).score
-        chrf_score = chrf.corpus_score(hypotheses, sets).score
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
-    return Evaluation(
-        bleu=bleu_score,
-        bleu_signature=str(bleu.get_signature()),
-        chrf=chrf_score,
-        chrf_signature=str(chrf.get_signature()),
-        exact=matches / len(hypotheses),
-        sentences=len(hypotheses),
-    )
+    with said_once():  # a signature is known when there is a score
+        return Evaluation(
+            bleu=bleu.corpus_score(hypotheses, sets).score,
+            bleu_signature=str(bleu.get_signature()),
+            chrf=chrf.corpus_score(hypotheses, sets).score,
+            chrf_signature=str(chrf.get_signature()),
+            exact=matches / len(hypotheses),
+            sentences=len(hypotheses),
+        )
 
 
 def evaluate(
@@ -179,7 +177,9 @@ def reference_sets(references: Sequence) -> list[list[str]]:
 
 
 def check_counts(**sentences: Sequence[str]) -> None:
-    """Raises UserError unless there are equally many sentences of each name, one at least."""
+    """Raises UserError unless there are equally many sentences of each name, one at least: a list, not one str."""
+    if one := [name for name, values in sentences.items() if isinstance(values, str)]:
+        raise UserError(f"There must be a list of each. Received: one str as {' and '.join(one)}")
     counts = {name: len(values) for name, values in sentences.items()}
     received = ", ".join(f"{count} {name}" for name, count in counts.items())
     if len(set(counts.values())) > 1:

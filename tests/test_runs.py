@@ -48,7 +48,7 @@ def test_the_library_has_these_names_and_loads_tensorflow_when_it_is_needed():
 
 WITHOUT_EXTRAS = """
 import importlib, pkgutil, sys
-serving = ["starlette", "uvicorn", "grpc_health", "prometheus_client"]
+serving = ["starlette", "uvicorn", "prometheus_client"]
 others = ["tensorflow_datasets", "markdown_it", "tokenizers", "safetensors", "torch", "transformers"]
 for name in (*serving, "ctranslate2", "ai_edge_litert", *others):
     sys.modules[name] = None  # an import of it fails
