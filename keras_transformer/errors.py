@@ -58,10 +58,17 @@ class ToolError(UserError):
 
 
 def check_positive(**sizes):
-    """Raises UserError, with its name, for a size that is less than 1."""
+    """Raises UserError, with its name, for a size that is no whole number, or less than 1."""
     for name, value in sizes.items():
-        if value < 1:
-            raise UserError(f"`{name}` must be at least 1. Received: {name}={value}")
+        if not hasattr(value, "__index__") or value < 1:
+            raise UserError(f"`{name}` must be a whole number of at least 1. Received: {name}={value!r}")
+
+
+def listed(name, values):
+    """A list of values. Raises UserError for what has none, or others: None, one str, a dict, a table of columns."""
+    if isinstance(values, (str, bytes, dict)) or hasattr(values, "columns") or not hasattr(values, "__iter__"):
+        raise UserError(f"`{name}` must be a list, with one for each text. Received: {values!r:.60}")
+    return list(values)
 
 
 def counted(number, noun, plural=None):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, listed
 from keras_transformer.languages import language_of
 from keras_transformer.tags import direction_of
 from keras_transformer.words import count_words
@@ -96,7 +96,7 @@ def measure(
     Raises:
         UserError: if there are no hypotheses, or not as many as references, or if the tokenization cannot be used.
     """
-    check_counts(hypotheses=hypotheses, references=references)
+    hypotheses, references = check_counts(hypotheses=hypotheses, references=references)
     sets = reference_sets(references)
     bleu, chrf = bleu_metric(tokenize, sets, target_lang), CHRF()
     matches = sum(hypothesis in row for hypothesis, row in zip(hypotheses, zip(*sets, strict=True), strict=True))
@@ -144,6 +144,7 @@ def evaluate(
     ```
     """
     check_tokenization(tokenize)
+    texts, references = check_counts(texts=texts, references=references)
     if hasattr(translator, "between"):
         translator = translator.between(options.pop("source_lang", None), target_lang)
     target_lang = target_lang or written_by(translator)
@@ -176,16 +177,15 @@ def reference_sets(references: Sequence) -> list[list[str]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def check_counts(**sentences: Sequence[str]) -> None:
-    """Raises UserError unless there are equally many sentences of each name, one at least: a list, not one str."""
-    if one := [name for name, values in sentences.items() if isinstance(values, str)]:
-        raise UserError(f"There must be a list of each. Received: one str as {' and '.join(one)}")
-    counts = {name: len(values) for name, values in sentences.items()}
-    received = ", ".join(f"{count} {name}" for name, count in counts.items())
-    if len(set(counts.values())) > 1:
+def check_counts(**sentences: Sequence[str]) -> list[list]:
+    """The sentences of each name as a list. Raises UserError unless they are equally many, one at least."""
+    lists = {name: listed(name, values) for name, values in sentences.items()}
+    received = ", ".join(f"{len(values)} {name}" for name, values in lists.items())
+    if len({*map(len, lists.values())}) > 1:
         raise UserError(f"There must be equally many of each. Received: {received}")
-    if not all(counts.values()):
+    if not all(lists.values()):
         raise UserError(f"There is nothing to score. Received: {received}")
+    return [*lists.values()]
 
 
 def bleu_metric(tokenize: str, references: list[list[str]], target_lang: str | None) -> BLEU:

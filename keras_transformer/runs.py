@@ -181,6 +181,8 @@ def train(
     run.translator().translate("one two")
     ```
     """
+    if not isinstance(config, Config | None):
+        raise UserError("`train` takes pairs, such as zip(sources, targets), and settings by name: preset='tiny'")
     if config is not None and settings:
         raise UserError(f"`train` takes a config or settings, not both. Received: a config and {', '.join(settings)}")
     if pairs is None and (validation is not None or test is not None):
@@ -222,13 +224,7 @@ def load(path: AnyPath | Sequence[AnyPath], checkpoint: str | int = "average", *
         return Run([path, *others]).translator(checkpoint, **settings)
     if not (path / "saved_model.pb").exists() and not versions_in(path):
         raise UserError(f"no run and no export in {path}: train.py and export.py write them")
-    names = ("beam_size", "length_penalty", "split_sentences", "shortlist")
-    search = [name for name in names if settings.pop(name, None) is not None]
-    if search or checkpoint != "average":
-        name = search[0] if search else "checkpoint"
-        also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
-        raise UserError(f"`{name}` is part of an export: give it to export.py{also}")
-    return find_tool("saved_models", "an export in Python").SavedModelTranslator(path, **settings)
+    return find_tool("saved_models", "an export in Python").load_export(path, checkpoint, **settings)
 
 
 def _paths_of(path):

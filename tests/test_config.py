@@ -121,8 +121,7 @@ def test_a_saved_config_has_every_setting_in_order_and_loads_as_the_same(config,
     ],
 )
 def test_a_file_has_some_settings_and_numbers_as_people_write_them(tmp_path, text, settings):
-    path = tmp_path / "config.yaml"
-    path.write_text(text, encoding="utf-8")
+    (path := tmp_path / "config.yaml").write_text(text, encoding="utf-8")
     assert Config.load(path) == Config(**settings)
     assert parse_config([f"--config={path}", "--preset=tiny"], "train") == Config(**{**settings, "preset": "tiny"})
     for line in ('epochs: "128"', "epochs: null", "peak_learning_rate: 1e-3 a step", "source_lang: no"):

@@ -136,7 +136,7 @@ def test_only_unasked_tokenization_is_warned_of_once_and_sacrebleu_is_left_as_it
 @pytest.mark.parametrize(
     ("hypotheses", "references", "tokenize", "said"),
     [
-        ("a", ["a"], "13a", "one str as hypotheses"),
+        ("a", ["a"], "13a", "`hypotheses` must be a list, with one for each text. Received: 'a'"),
         ([], [], "13a", "0 hypotheses, 0 references"),
         (["a", "b"], [["a"], ["b", "c"]], "13a", "the same number of references"),
         (["a"], ["a"], "14a", "13a.*ja-mecab.*Received: tokenize='14a'"),

@@ -92,7 +92,7 @@ def test_the_data_survive_the_page_of_every_tool():
 
 def test_a_size_below_1_is_refused_by_its_name_a_number_has_its_noun_and_a_duration_its_two_largest_units():
     for value in (0, -7):
-        with pytest.raises(UserError, match=f"^`batch_size` must be at least 1. Received: batch_size={value}$"):
+        with pytest.raises(UserError, match=f"must be a whole number of at least 1. Received: batch_size={value}$"):
             check_positive(n_best=1, batch_size=value)
     assert [counted(1, "pair"), counted(0, "pair"), counted(1234, "epoch")] == ["1 pair", "0 pairs", "1,234 epochs"]
     assert counted(2, "batch", "batches") == "2 batches"

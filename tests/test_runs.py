@@ -152,6 +152,7 @@ def test_a_preset_can_be_changed_and_an_evaluation_is_that_of_the_translations()
     [
         ([[("one", "eins")]], {"dataset": "files:some"}, "takes pairs or a dataset, not both"),
         ([None, kt.preset("tiny")], {"epochs": 3}, "takes a config or settings, not both"),
+        ([["one"], ["eins"]], {}, "settings by name"),
         ([], {"test": []}, "`validation` and `test` belong to `pairs`"),
         ([[("one", "eins"), ("two",)]], {}, r"Received: \('two',\) at index 1"),
         ([[("one", "eins")]], {}, "too few to hold any out"),

@@ -38,8 +38,7 @@ def bounds():
 def test_an_image_is_pinned_once_and_pages_name_its_version(product):
     pins = set(re.findall(rf"{IMAGES[product]}:(?:\$\{{TF_SERVING_TAG:-)?{NUMBER}", text_of(KIT)))
     assert len(pins) == 1 and f"{IMAGES[product]}:latest" not in text_of(KIT)
-    named = re.findall(rf"\b{product} {NUMBER}", text_of([*PAGES, *KIT]), re.IGNORECASE)
-    assert set(named) == pins
+    assert set(re.findall(rf"\b{product} {NUMBER}", text_of([*PAGES, *KIT]), re.IGNORECASE)) == pins
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has Keras 3.12")

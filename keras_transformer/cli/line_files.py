@@ -86,13 +86,14 @@ def translate_file(answer, source, target, asked, lines_each=1):
         UserError: while another process translates the same file.
     """
     partial = partial_path(source, target, asked)
-    with open_input(source) as lines, open(partial, "a+b") as file:
-        _lock(file, partial)
+    with open_input(source) as lines, contextlib.ExitStack() as stack:
         total = _count_lines(lines, source)
         lines.seek(0)
+        file = stack.enter_context(open(partial, "a+b"))
+        _lock(file, partial)
         if done := keep_complete(file, lines_each):
             log.info("%s: goes on after %d of %s", target, done, counted(total, "line"))
-        with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress, _told_to_go_on():
+        with tqdm(total=total, initial=done, unit=" sentences", disable=None) as progress, _told_to_go_on(partial):
             translate_lines(lambda texts: answer(texts, progress.update), chunks_of(lines, done), file)
         if str(target).endswith(".gz"):
             file.seek(0)
@@ -103,11 +104,16 @@ def translate_file(answer, source, target, asked, lines_each=1):
 
 
 @contextlib.contextmanager
-def _told_to_go_on():
+def _told_to_go_on(partial):
+    """Says after Ctrl-C how to go on. A text that is refused at its beginning leaves no `partial`."""
     try:
         yield
     except KeyboardInterrupt:
         log.info("the same command goes on from here")
+        raise
+    except UserError:
+        if not os.path.getsize(partial):
+            os.unlink(partial)
         raise
 
 
@@ -131,6 +137,27 @@ def partial_path(source, target, asked):
     origin = hashlib.sha256(json.dumps([file_state(source), asked], sort_keys=True).encode()).hexdigest()
     target = Path(os.path.realpath(target))
     return target.with_name(f"{target.name}.{origin[:12]}.partial")
+
+
+class LateFile(contextlib.ExitStack):
+    """A file that is opened, and so emptied, for its first line: a text that is refused leaves an old one as it was.
+
+    Args:
+        path: of the file, which is packed if it is called gzip.
+    """
+
+    def __init__(self, path):
+        super().__init__()
+        self.name, self._file = path, None
+
+    def write(self, data):
+        if self._file is None:
+            file = self.enter_context(open(self.name, "wb"))
+            self._file = self.enter_context(packed(file, self.name))
+        self._file.write(data)
+
+    def flush(self):
+        self._file.flush()
 
 
 def file_state(path):

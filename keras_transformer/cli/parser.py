@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import itertools
 import re
 import sys
 from types import UnionType
@@ -43,7 +44,13 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):
         """Parses the command line: (arguments, the words that are no flags of the program)."""
         words = sys.argv[1:] if args is None else args
-        return super().parse_known_args([self._with_underscores(word) for word in words], namespace)
+        words = [self._with_underscores(word) for word in words]
+        for flag, value in itertools.pairwise([*words, "-"]):
+            name, equals, given = flag.partition("=")
+            action = self._option_string_actions.get(name)
+            if action and action.default != "" and (not given if equals else not value and action.nargs != 0):
+                self.error(f"{name} must not be empty: leave it out, or give it a value")
+        return super().parse_known_args(words, namespace)
 
     def _with_underscores(self, word):
         name, equals, value = word.partition("=")

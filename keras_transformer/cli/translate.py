@@ -1,5 +1,6 @@
 """Translates text with a trained run or an export: a file, a filter between pipes, or a dialogue."""
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -9,6 +10,7 @@ from keras_transformer.cli.bulk import add_engine_argument, check_engine, transl
 from keras_transformer.cli.documents import add_format_argument, check_document, translate_whole
 from keras_transformer.cli.flags import add_translator_arguments, languages, load_translator, protected
 from keras_transformer.cli.line_files import (
+    LateFile,
     are_regular,
     check_files,
     checked,
@@ -23,7 +25,7 @@ from keras_transformer.cli.parser import Parser
 from keras_transformer.cli.request import Request, add_request_arguments
 from keras_transformer.errors import UserError
 from keras_transformer.process import find_tool
-from keras_transformer.tools.lines import packed, translate_lines
+from keras_transformer.tools.lines import translate_lines
 
 DESCRIPTION = """Translate line by line: every line of input gives one line of output, in the same order.
 
@@ -174,9 +176,10 @@ def translate(arguments, request, translator, reverse=None):
         chunks = chunks_in(arguments.input)
     else:
         chunks = checked(chunks_of_stream(sys.stdin.buffer), "standard input")
-    target = open(arguments.output, "wb") if arguments.output else sys.stdout.buffer
-    with tqdm(unit=" sentences", disable=None) as progress, packed(target, arguments.output) as file:
+    target = LateFile(arguments.output) if arguments.output else contextlib.nullcontext(sys.stdout.buffer)
+    with tqdm(unit=" sentences", disable=None) as progress, target as file:
         translate_lines(lambda texts: answer(texts, progress.update), chunks, file)
+        file.write(b"")  # no text, an empty file
 
 
 def program():

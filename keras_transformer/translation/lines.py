@@ -3,7 +3,7 @@
 import functools
 from concurrent.futures import ThreadPoolExecutor
 
-from keras_transformer.errors import UserError, check_positive
+from keras_transformer.errors import UserError, check_positive, listed
 
 BATCH_SIZE = 128  # texts at a time. 32 take a quarter to a half more processor time: docs/figures/decoding.md
 USUAL = 128  # characters of a text. A batch of longer texts has fewer of them, and needs no more memory
@@ -20,7 +20,7 @@ def of_one_or_many(method):
     def either(translator, texts, *arguments, **keywords):
         if isinstance(texts, (str, bytes)):
             return method(translator, [texts], *arguments, **keywords)[0]
-        texts = list(texts)
+        texts = listed("texts", texts)
         for i, text in enumerate(texts):
             if not isinstance(text, (str, bytes)):
                 raise UserError(f"every text must be a str. Received: {text!r} as text {i + 1} of {len(texts)}")
@@ -31,8 +31,7 @@ def of_one_or_many(method):
 
 def whole(value):
     """The value; in a text, U+FFFD stands for half of a pair of surrogates, which JSON's escapes can leave."""
-    is_text = isinstance(value, str)
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if is_text else value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def run_sorted(run_batch, rows, batch_size, on_progress=None, size=len, most=None):

@@ -253,7 +253,7 @@ class TextTranslator:
         Raises:
             UserError: for a language that the model does not have.
         """
-        given = (x if isinstance(x, (list, tuple)) else [x] * number for x in (source_lang, target_lang))
+        given = ([x] * number if isinstance(x, str | None) else x for x in (source_lang, target_lang))
         pairs = list(zip(*given, strict=True))
         if self.tags is None:
             for pair in set(pairs):

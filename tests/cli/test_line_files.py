@@ -36,8 +36,7 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture
 def source(tmp_path):
-    path = tmp_path / "in"
-    path.write_bytes(b"one\ntwo\r\n\nf\xffur\nfive\nsix\nseven")
+    (path := tmp_path / "in").write_bytes(b"one\ntwo\r\n\nf\xffur\nfive\nsix\nseven")
     return path
 
 
@@ -143,8 +142,7 @@ def test_a_file_that_is_no_text_is_refused_and_nothing_is_written(tmp_path, kind
 
 
 def test_a_byte_0_in_a_text_is_no_picture_and_many_are_named_with_their_line(tmp_path):
-    path = tmp_path / "in"
-    path.write_bytes(b"one\0\n" + b"two three\n" * 9)
+    (path := tmp_path / "in").write_bytes(b"one\0\n" + b"two three\n" * 9)
     assert sum(map(len, chunks_in(path))) == 10
     path.write_bytes(b"one\ntwo\n\0\0\n")
     with pytest.raises(UserError, match="with a byte 0 in line 3"):
@@ -152,11 +150,19 @@ def test_a_byte_0_in_a_text_is_no_picture_and_many_are_named_with_their_line(tmp
 
 
 def test_a_file_that_is_zipped_is_read_as_its_text(source, tmp_path):
-    zipped = tmp_path / "in.gz"
-    zipped.write_bytes(gzip.compress(source.read_bytes()))
+    (zipped := tmp_path / "in.gz").write_bytes(gzip.compress(source.read_bytes()))
     translate_file(twice, zipped, tmp_path / "out", [], 2)
     assert (tmp_path / "out").read_bytes() == EXPECTED
     zipped.write_bytes(zipped.read_bytes()[:-7])
     for read in (lambda: translate_file(twice, zipped, tmp_path / "out", [], 2), lambda: [*chunks_in(zipped)]):
         with pytest.raises(FileError, match="cannot read .*in.gz"):
             read()
+
+
+def test_a_text_that_is_refused_leaves_an_old_file_and_nothing_else(source, tmp_path):
+    (tmp_path / "out").write_bytes(b"old")
+    with pytest.raises(UserError), line_files.LateFile(tmp_path / "out"):
+        raise UserError
+    with pytest.raises(UserError, match="no pair"):
+        translate_file(Mock(side_effect=UserError("no pair")), source, tmp_path / "out", [])
+    assert (tmp_path / "out").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["in", "out"]

@@ -212,7 +212,7 @@ def test_a_mistake_is_one_line_and_writes_no_pairs(writer, first, mistake, tmp_p
     (tmp_path / "blank").write_bytes(b"\n  \n")
     for program, flags, message in (
         (back_translate, ["--tag", "B T"], "--tag must be one word without spaces. Received: 'B T'"),
-        (back_translate, ["--tag", ""], "--tag must be one word"),
+        (back_translate, ["--tag", ""], "--tag must not be empty"),
         (back_translate, ["--top_k", "3"], "--top_k needs --method sample"),
         (back_translate, ["--method", "sample", "--beam_size", "3"], "--beam_size does not go with --method sample"),
         (back_translate, ["--direct_num_workers", "2"], "unrecognized arguments: --direct_num_workers 2"),

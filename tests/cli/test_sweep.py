@@ -153,7 +153,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(swept, tmp_path):
 def test_a_mistake_is_one_line_and_writes_nothing(first, mistake, tmp_path):
     for flags, message in (
         (["--seeds", "one"], "--seeds must be a whole number. Received: one"),
-        (["--processes", "0"], "--processes must be at least 1. Received: processes=0"),
+        (["--processes", "0"], "--processes must be a whole number of at least 1. Received: processes=0"),
         (["--dataset", "cldr:en-de", "--skip_bad_lines", "--dataset", "files:none@en-de"], "no such directory: none"),
         (["--grid", "strategy", "auto", "multi_worker"], "a sweep trains on one machine. Received: strategy=multi"),
     ):

@@ -30,8 +30,7 @@ def encode(tokenizer, tmp_path):
     names = itertools.count()
 
     def encode(pairs, max_length, **arguments):
-        directory = tmp_path / str(next(names))
-        directory.mkdir()
+        (directory := tmp_path / str(next(names))).mkdir()
         return encode_pairs(pairs, tokenizer, tokenizer, max_length, directory, **arguments)
 
     return encode

@@ -144,8 +144,7 @@ def test_a_version_is_a_positive_number_and_an_existing_one_is_never_overwritten
 
 
 def test_a_version_has_its_name_when_it_is_complete_and_not_before(tmp_path):
-    left_over = tmp_path / f".3.{os.getpid()}.0a1b.partial"
-    left_over.mkdir()
+    (left_over := tmp_path / f".3.{os.getpid()}.0a1b.partial").mkdir()
     (left_over / "left").write_text("by one that was killed")
     with new_version(tmp_path, 3) as (directory, final):
         (directory / "weights").write_text("5")

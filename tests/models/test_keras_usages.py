@@ -360,8 +360,7 @@ def test_averages_begin_with_weights_that_are_loaded(tmp_path):
     for trainer in (plain, averaging):
         compiled("sgd", trainer)
     averaging.load_weights(tmp_path / "of.weights.h5")
-    expected = plain.evaluate(X, IDS, verbose=0)
-    assert averaging.evaluate(X, IDS, verbose=0) == pytest.approx(expected, rel=1e-5)
+    assert averaging.evaluate(X, IDS, verbose=0) == pytest.approx(plain.evaluate(X, IDS, verbose=0), rel=1e-5)
 
 
 @pytest.mark.slow

@@ -255,8 +255,7 @@ def test_the_corpora_of_a_direction_have_equal_parts_of_its_sentences_and_blank_
 
 def test_words_that_translate_each_other_are_learnt_for_each_direction(corpus, tmp_path):
     """Two languages of a source word share its probability, so a lexicon of all directions at once would find less."""
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     backwards = [(source, " ".join(word[::-1] for word in target.split())) for source, target in tiny.pairs(211)]
     tiny.write_pairs(other, "train", backwards)
     (other / "train.de").rename(other / "train.xx")

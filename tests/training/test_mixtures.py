@@ -34,8 +34,7 @@ NEW = [(f"{source} Katze", f"{target} кот") for source, target in tiny.pairs(
 def corpora(tmp_path_factory):
     """(directory of the old corpus, of a smaller one with other words)."""
     directory = tmp_path_factory.mktemp("corpora")
-    new = directory / "new"
-    new.mkdir()
+    (new := directory / "new").mkdir()
     for stem, pairs in {"train": NEW[:47], "val": NEW[47:54], "test": NEW[54:]}.items():
         tiny.write_pairs(new, stem, pairs)
     return tiny.write_corpus(directory / "old"), new
@@ -103,8 +102,7 @@ def test_the_asked_for_share_of_every_epoch_is_replayed_and_the_old_corpus_is_va
     assert sum(len(labels) for _, labels in itertools.islice(batches, steps)) == 13
     for epoch in range(7):
         plan = plan_epoch(data.train, batch_sizes(data.train, 401), 1, epoch)
-        rows = np.concatenate(plan)
-        assert Counter((rows >= 47).tolist()) == {False: 47, True: expected}
+        assert Counter((np.concatenate(plan) >= 47).tolist()) == {False: 47, True: expected}
 
 
 def test_replay_of_a_corpus_or_a_run_that_is_gone_or_learnt_from_python_says_so(corpora, tmp_path):

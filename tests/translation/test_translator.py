@@ -321,8 +321,7 @@ class Echo(TextTranslator):
 
 
 def test_a_model_reads_placeholders_and_its_translations_have_the_words(tmp_path):
-    glossary = tmp_path / "terms.tsv"
-    glossary.write_text("two\tDUO\n", encoding="utf-8")
+    (glossary := tmp_path / "terms.tsv").write_text("two\tDUO\n", encoding="utf-8")
     echo = Echo(3, glossary, protect=True)
     texts = ["one two 5 km", b"see http://a.b", "two. Three two", "one", "⟦4⟧"]
     words = ["one DUO 5 km", "see http://a.b", "DUO. Three DUO", "one", "⟦4⟧"]

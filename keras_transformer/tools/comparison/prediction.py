@@ -32,9 +32,9 @@ def perplexity(
     Raises:
         UserError: if there is not one reference for each text, or nothing but blank lines.
     """
-    check_counts(texts=texts, references=references)
+    texts, references = check_counts(texts=texts, references=references)
     sets = reference_sets(references)
-    found = translator.score(list(texts) * len(sets), sum(sets, []), on_progress)
+    found = translator.score(texts * len(sets), sum(sets, []), on_progress)
     log_probabilities = [value for row in found for value in row.token_scores]
     if not log_probabilities:
         raise UserError("there are only blank lines: nothing has a perplexity")

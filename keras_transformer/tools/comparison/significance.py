@@ -74,7 +74,7 @@ def compare(
     Raises:
         UserError: as `measure`, and if `resamples` is not positive.
     """
-    check_counts(system=system, baseline=baseline, references=references)
+    system, baseline, references = check_counts(system=system, baseline=baseline, references=references)
     found = _resampled([baseline, system], references, tokenize, resamples, target_lang)
     return [
         Comparison(metric, signature, ours, theirs, 1.0 if ours.score == theirs.score else ours.p_value)
@@ -101,7 +101,7 @@ def intervals(
     Raises:
         UserError: as `compare`.
     """
-    check_counts(system=system, references=references)
+    system, references = check_counts(system=system, references=references)
     found = _resampled([system], references, tokenize, resamples, target_lang)
     return [Interval(metric, signature, *results) for metric, signature, results in found]
 

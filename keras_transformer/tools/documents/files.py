@@ -238,6 +238,8 @@ def translate_document(
     if format is None:
         endings = " ".join(ending for known in FORMATS.values() for ending in known.endings)
         raise UserError(f"the ending of {path} is unknown: name a `format`, or use one of {endings}")
+    if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
+        raise UserError(f"the translation would take the place of its source. Received: {path} for both")
     left = []
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     data = read_document(path)

@@ -22,6 +22,7 @@ from keras_transformer.tools import check_ascending
 from keras_transformer.tools.words import words_of
 
 MOST_TIES = 0.02  # share of the translations that may differ where their scores are equal
+LARGEST = 1024  # rows, and pieces of a source: programs of more take minutes, and gigabytes, to compile
 
 
 class CompiledExport(SavedModelExport):
@@ -119,6 +120,8 @@ def checked_programs(programs, model, shortlist=None):
     """
     programs = Programs(PROGRAM_ROWS, PROGRAM_LENGTHS) if programs is True else programs
     check_ascending(rows=programs.rows, lengths=programs.lengths)
+    if (largest := max(*programs.rows, *programs.lengths)) > LARGEST:
+        raise UserError(f"`rows` and `lengths` are at most {LARGEST:,}. Received: {largest:,}")
     if shortlist is not None:
         raise UserError("programs have fixed sizes, and a shortlist has another size for each batch: leave out one")
     for member in model.members():

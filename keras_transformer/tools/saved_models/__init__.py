@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -14,6 +15,17 @@ from keras_transformer.protection import NO_PLACEHOLDERS, PLACEHOLDERS
 from keras_transformer.tools.exported import find_saved_model, read_export
 from keras_transformer.translation.lines import BATCH_SIZE
 from keras_transformer.translation.translator import Glossary, TextTranslator
+
+
+def load_export(path: str | os.PathLike, checkpoint: str | int = "average", **settings: Any) -> "SavedModelTranslator":
+    """The `SavedModelTranslator` of an export, for `runs.load`. Raises UserError for settings that it has inside."""
+    names = ("beam_size", "length_penalty", "split_sentences", "shortlist")
+    search = [name for name in names if settings.pop(name, None) is not None]
+    if search or checkpoint != "average":
+        name = search[0] if search else "checkpoint"
+        also = ", or to `translate`" if name in ("beam_size", "length_penalty") else ""
+        raise UserError(f"`{name}` is part of an export: give it to export.py{also}")
+    return SavedModelTranslator(path, **settings)
 
 
 class SavedModelTranslator(TextTranslator):

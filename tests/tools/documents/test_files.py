@@ -45,6 +45,8 @@ def test_a_byte_order_mark_stays_at_the_beginning_and_is_no_text():
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UserError, match="the ending of a.pdf is unknown: name a `format`, or use one of .txt .html"):
         kt.translate_document(UPPER, "a.pdf", tmp_path / "b.pdf")
+    with pytest.raises(UserError, match="would take the place of its source"):
+        kt.translate_document(UPPER, __file__, __file__, "lines")
     with pytest.raises(UserError, match="`format` must be one of lines, html, .* Received: 'pdf'"):
         translate_bytes(UPPER, b"", "pdf")
     with pytest.raises(UserError, match="a.txt is no text: it is a zip archive"):

@@ -65,8 +65,15 @@ def test_programs_know_the_direction_of_every_row():
 
 
 def test_sizes_that_no_program_can_have_are_refused():
-    for rows, lengths in (((), (3, 6)), ((0, 1), (3, 6)), ((4, 2), (3, 6)), ((1, 1), (3, 6)), ((1,), ())):
-        with pytest.raises(UserError, match="ascending numbers"):
+    for rows, lengths in (
+        ((), (3, 6)),
+        ((0, 1), (3, 6)),
+        ((4, 2), (3, 6)),
+        ((1, 1), (3, 6)),
+        ((1,), ()),
+        ((1,), (2000,)),
+    ):
+        with pytest.raises(UserError, match="ascending numbers|are at most 1,024"):
             checked_programs(Programs(rows, lengths), tiny.transformer())
     assert checked_programs(PROGRAMS, tiny.transformer()) is PROGRAMS
     assert checked_programs(True, tiny.transformer()).rows == PROGRAM_ROWS

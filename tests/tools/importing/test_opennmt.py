@@ -23,8 +23,7 @@ def model(tmp_path):
 
 def described(tmp_path, text):
     """What `read_description` reads in a file with this text."""
-    path = tmp_path / "model_description.py"
-    path.write_text(HEAD + text)
+    (path := tmp_path / "model_description.py").write_text(HEAD + text)
     return read_description(path)
 
 

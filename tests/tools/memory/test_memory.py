@@ -41,8 +41,7 @@ def test_texts_are_equal_if_the_model_reads_them_alike():
         ("one two", "onetwo", False),
         ("\u0646\u0645\u06cc\u200c\u062e", "\u0646\u0645\u06cc\u062e", False),  # a joiner is seen
     ):
-        memory = Memory([(source, "x")])
-        assert memory.find([text]) == [[Match(source, "x", 100)] if is_equal else []]
+        assert Memory([(source, "x")]).find([text]) == [[Match(source, "x", 100)] if is_equal else []]
 
 
 def test_the_last_of_equal_sources_counts_and_blank_sides_do_not_and_three_similar_ones_are_shown_at_most():
@@ -151,8 +150,7 @@ def tmx(*segments, doctype='<!DOCTYPE tmx SYSTEM "tmx14.dtd">', declaration='<?x
 
 
 def read(tmp_path, data, name="memory.tmx"):
-    path = tmp_path / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    (path := tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
     return [[segment[:4] for segment in unit] for unit in read_units(path)]
 
 

@@ -150,5 +150,5 @@ def test_a_piece_of_another_tokenizer_is_copied_by_its_text():
     for piece, copy in zip(pieces[0], table[:, -1], strict=True):
         assert pieces[1][copy] == piece if piece in pieces[1] else copy == 0
     assert np.count_nonzero(table[:, -1]) >= 256  # all bytes
-    with pytest.raises(UserError, match="`shortlist` must be at least 1. Received: shortlist=0"):
+    with pytest.raises(UserError, match="`shortlist` must be a whole number of at least 1. Received: shortlist=0"):
         Shortlist.count(toy_pairs(), tiny.tokenizer(), tiny.tokenizer(), 0)

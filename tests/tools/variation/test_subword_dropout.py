@@ -64,8 +64,7 @@ def test_control_symbols_bytes_and_placeholders_stay_whole():
     kinds = {"<pad>": "CONTROL", "<0x61>": "BYTE", "aba": "USER_DEFINED", "ab": "NORMAL", "a": "NORMAL", "b": "NORMAL"}
     for rank, (piece, kind) in enumerate(kinds.items()):
         model.pieces.add(piece=piece, score=-rank, type=getattr(ModelProto.SentencePiece, kind))
-    varied = drawn(model.SerializeToString(), np.nextafter(1.0, 0.0), [[1, 3, 2, 0]])
-    assert varied == [[1, 4, 5, 2, 0]]
+    assert drawn(model.SerializeToString(), np.nextafter(1.0, 0.0), [[1, 3, 2, 0]]) == [[1, 4, 5, 2, 0]]
 
 
 def test_a_tokenizer_without_merges_is_refused():
