@@ -214,7 +214,7 @@ class Tokenizer(tf.Module):
         """Reads a SentencePiece model file. Raises TokenizerError if there is none or it is damaged."""
         try:
             return cls(Path(path).read_bytes())
-        except FileNotFoundError:
+        except OSError:
             raise TokenizerError(f"no tokenizer at {path}: is this a directory that train.py wrote?") from None
         except TokenizerError as error:
             raise TokenizerError(f"{path} is not a SentencePiece model, or is damaged") from error

@@ -29,8 +29,8 @@ def version_directory(export_dir, version=None):
     """
     if version is None:
         version = max(versions_in(export_dir), default=0) + 1
-    if not 0 < version < 2**63:
-        raise ExportError(f"`version` must be a positive integer below 2^63. Received: {version}")
+    if not hasattr(version, "__index__") or not 0 < version < 2**63:
+        raise ExportError(f"`version` must be a positive integer below 2^63. Received: {version!r}")
     final = Path(export_dir, str(version))
     if final.exists():
         raise ExportError(f"{final} exists and is never overwritten: choose another `version`, or leave it out")

@@ -92,7 +92,7 @@ def check_format(format, target_lang=None):
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     if format == "markdown":
         markdown.load_parser()
-    if target_lang and not declared.LANGUAGE.fullmatch(target_lang):
+    if target_lang and not (isinstance(target_lang, str) and declared.LANGUAGE.fullmatch(target_lang)):
         raise UserError(f"`target_lang` must be the code of a language, such as de or pt-BR. Received: {target_lang!r}")
 
 
