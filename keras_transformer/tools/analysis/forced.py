@@ -32,9 +32,7 @@ def explain_pairs(translator, texts, translations, on_progress=None):
     if not isinstance(translator, Translator):
         raise UserError(f"only a run explains given translations. Received: a {type(translator).__name__}")
     if len(texts) != len(translations):
-        raise UserError(
-            f"each text needs a translation. Received: {len(texts)} and {len(translations)}"
-        )
+        raise UserError(f"each text needs a translation. Received: {len(texts)} and {len(translations)}")
     codes = translator.codes(len(texts))
     rows = list(zip(texts, translations, *codes.values(), strict=True))
 
